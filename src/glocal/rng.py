@@ -1,0 +1,90 @@
+"""Counter-based randomness: what is drawn depends on its key alone, never on what came before.
+
+A key is an int64 tensor (or a stack of them). ``fold(key, i)`` makes the ``i``-th child of a key,
+so the key of a step is ``fold(fold(fold(seed, round), client), step)``, and every engine on every
+device draws the same batches and the same dropout masks. The generator is SplitMix64 (Steele, Lea,
+Flood: *Fast splittable pseudorandom number generators*, OOPSLA 2014), which is a counter times an
+odd constant, then a bit mixer. It is written in plain tensor operations, so it can be vmapped.
+
+A draw of ``n`` numbers begins with the draw of fewer from the same key: padding changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def _signed(word: int) -> int:
+    """A 64-bit constant as torch holds it."""
+    return word - (1 << 64) if word >> 63 else word
+
+
+_GAMMA = _signed(0x9E3779B97F4A7C15)
+_M1 = _signed(0xBF58476D1CE4E5B9)
+_M2 = _signed(0x94D049BB133111EB)
+
+
+def _shr(x: Tensor, k: int) -> Tensor:
+    """Logical shift right: torch's ``>>`` on int64 copies the sign."""
+    return (x >> k) & ((1 << (64 - k)) - 1)
+
+
+def _mix(x: Tensor) -> Tensor:
+    x = (x ^ _shr(x, 30)) * _M1
+    x = (x ^ _shr(x, 27)) * _M2
+    return x ^ _shr(x, 31)
+
+
+def key(seed: int, device: torch.device | str = "cpu") -> Tensor:
+    """The root key of a seed."""
+    return _mix(torch.tensor(_signed(seed % (1 << 64)), device=device) + _GAMMA)
+
+
+def fold(key: Tensor, data: int | Tensor) -> Tensor:
+    """A child of ``key`` for each entry of ``data``; different data, unrelated children."""
+    step = (
+        _signed((data + 1) * _GAMMA % (1 << 64)) if isinstance(data, int) else (data + 1) * _GAMMA
+    )
+    return _mix(_mix(key + step) + _GAMMA)
+
+
+def bits(key: Tensor, n: int) -> Tensor:
+    """``n`` words of 64 random bits, as int64, in a new last dimension of ``key``."""
+    counter = torch.arange(1, n + 1, device=key.device)
+    return _mix(key.unsqueeze(-1) + counter * _GAMMA)
+
+
+def uniform(key: Tensor, shape: Sequence[int]) -> Tensor:
+    """Floats in [0, 1) with 24 random bits, of the given shape behind the shape of ``key``."""
+    words = _shr(bits(key, math.prod(shape)), 40)
+    return (words.to(torch.float32) * 2.0**-24).reshape(*key.shape, *shape)
+
+
+def normal(key: Tensor, shape: Sequence[int]) -> Tensor:
+    """Standard normal floats (Box and Muller)."""
+    u = uniform(fold(key, 0), shape)
+    v = uniform(fold(key, 1), shape)
+    return torch.sqrt(-2.0 * torch.log1p(-u)) * torch.cos(2.0 * math.pi * v)
+
+
+def randint(key: Tensor, high: int, shape: Sequence[int]) -> Tensor:
+    """Whole numbers in [0, high)."""
+    words = _shr(bits(key, math.prod(shape)), 1)
+    return (words % high).reshape(*key.shape, *shape)
+
+
+def permutation(key: Tensor, n: int, live: Tensor | None = None) -> Tensor:
+    """A permutation of ``range(n)`` for each key; entries that are not ``live`` go to the end."""
+    words = _shr(bits(key, n), 1)
+    if live is not None:
+        words = torch.where(live, words, torch.iinfo(torch.int64).max)
+    return torch.argsort(words, dim=-1, stable=True)
+
+
+def seed_of(key: Tensor) -> int:
+    """A non-negative Python integer for generators that want one (a module's initialisation)."""
+    return int(_shr(key, 1).item())

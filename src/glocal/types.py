@@ -1,0 +1,54 @@
+"""The vocabulary: trees of tensors, and what crosses the network between server and client.
+
+Every state is a tree: a nested ``dict`` whose leaves are tensors. Trees are passed in and returned,
+never mutated. Where a state lives is part of its name:
+
+==============  =====================  ====================
+state           lives                  crosses the network
+==============  =====================  ====================
+``ServerState`` on the server          never whole
+``Downlink``    server to client       yes
+``ClientState`` on the client          never
+``Uplink``      client to server       yes
+``Carry``       one round, one client  never
+==============  =====================  ====================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+Params = dict[str, Tensor]
+"""A model's parameters by name, as ``nn.Module.named_parameters`` names them."""
+
+Tree = dict[str, Any]
+"""A nested dict with tensors at its leaves."""
+
+Batch = dict[str, Tensor]
+"""``x`` and ``y``, and ``weight``: 1 for an example, 0 for padding."""
+
+ClientState = Tree
+Carry = Tree
+
+Downlink = Tree
+"""``params`` (the shared ones), ``round`` and ``lr`` (the schedule's factor), and what the
+method's memory broadcasts. Scalars are tensors, so that a compiled step is not traced again."""
+
+
+@dataclass(frozen=True)
+class Uplink:
+    """What a cohort of clients sends, stacked: the first dimension of every leaf is the client."""
+
+    ids: Tensor
+    """Which clients, as indices into the federation."""
+    n: Tensor
+    """Training examples of each."""
+    update: Params
+    """New minus received shared parameters."""
+    loss: Tensor | None
+    """Loss of the received model on each client's training data, if the weighting asked for it."""
+    extra: Tree
+    """What else the method sends (SCAFFOLD's change of control variate)."""
