@@ -1,1 +1,17 @@
-"""placeholder"""
+"""Federations: clients' data, how it is dealt among them, and where it comes from."""
+
+from glocal.data.federation import ClientData, Federation, federation
+from glocal.data.loading import load
+from glocal.data.partition import partitions
+from glocal.data.sources import sources
+from glocal.data.split import Split
+
+__all__ = [
+    "ClientData",
+    "Federation",
+    "Split",
+    "federation",
+    "load",
+    "partitions",
+    "sources",
+]

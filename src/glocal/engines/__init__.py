@@ -1,1 +1,42 @@
-"""placeholder"""
+"""Engines: one client at a time, or all of a cohort as one program; ``auto`` chooses by rule."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from glocal.engines.base import Engine, Work
+from glocal.engines.sequential import Sequential
+from glocal.engines.vectorised import Vectorised
+from glocal.errors import unknown
+from glocal.task import Task
+
+__all__ = ["Engine", "Sequential", "Vectorised", "Work", "choose", "resolve"]
+
+NAMES = ("auto", "sequential", "vectorised")
+
+DENSE_LIMIT = 1_000_000
+"""Parameters up to which stacking dense layers pays on a CPU (measured by ``glocal bench``)."""
+
+
+def choose(task: Task, device: torch.device) -> str:
+    """The rule behind ``auto``: of the model and the device alone, so a run comes out the same.
+
+    A GPU waits for small kernels, so there everything is vectorised. On a CPU, stacked dense and
+    recurrent layers save the cost of many small calls, until the models are large; stacked
+    convolutions become grouped ones, which are slower than one client at a time.
+    """
+    if device.type == "cuda":
+        return "vectorised"
+    convolutions = any(isinstance(m, nn.modules.conv._ConvNd) for m in task.module.modules())
+    size = sum(p.numel() for p in task.module.parameters())
+    return "sequential" if convolutions or size > DENSE_LIMIT else "vectorised"
+
+
+def resolve(name: str, task: Task, device: torch.device) -> Engine:
+    """The engine of that name."""
+    if name not in NAMES:
+        raise unknown("engine", name, NAMES)
+    if name == "auto":
+        name = choose(task, device)
+    return Sequential() if name == "sequential" else Vectorised()

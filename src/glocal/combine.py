@@ -1,0 +1,33 @@
+"""How a cohort's updates become one: robustness lives in this slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal import tree
+from glocal.types import Params
+
+
+@dataclass(frozen=True)
+class Combine:
+    """``combine(updates, p)``: updates stacked over clients, weights that sum to one."""
+
+    name: str
+    combine: Callable[[Params, Tensor], Params]
+    weighted: bool = True
+    """Whether the weights are used; a combiner that ignores them refuses an explicit weighting."""
+
+
+def mean() -> Combine:
+    """``Σ p_i Δ_i``."""
+    return Combine("mean", lambda updates, p: tree.map(lambda x: weighted_sum(x, p), updates))
+
+
+def weighted_sum(stacked: Tensor, p: Tensor) -> Tensor:
+    """``Σ p_i x_i`` over the first dimension."""
+    total: Tensor = torch.tensordot(p.to(stacked.dtype), stacked, dims=1)
+    return total

@@ -1,0 +1,147 @@
+"""Features, labels, client ids and shares, as a user gives them, made into what a federation holds.
+
+Each function raises a :class:`GlocalError` that names the row and the remedy. Rows count from 0.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from glocal.data.split import Shares
+from glocal.errors import GlocalError
+
+Array = npt.NDArray[Any]
+
+
+def as_array(values: Any, what: str) -> Array:
+    """Anything array-like as a numpy array."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        return np.asarray(values.float() if values.dtype == torch.bfloat16 else values)
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise GlocalError(f"the rows of {what} differ in length: pad them to one shape.") from None
+
+
+def missing(value: Any) -> bool:
+    """Whether a cell of a table says nothing: None, "", NaN or pandas' NA."""
+    if isinstance(value, float):
+        return math.isnan(value)
+    # pandas' own NA is told by its name, so that pandas need not be there.
+    return type(value).__name__ in ("NoneType", "NAType", "NaTType") or value == ""
+
+
+def features(x: Any) -> Tensor:
+    """Features as float32; whole numbers of 16 bits or more are token ids and become int64."""
+    array = as_array(x, "x")
+    if array.ndim == 0 or len(array) == 0:
+        raise GlocalError("x has no rows: give at least three examples for each client.")
+    if array.dtype.kind not in "biuf":
+        raise GlocalError(
+            f"x holds {array.dtype} where numbers are wanted: give a table (a DataFrame or a dict "
+            "of columns) to have text encoded."
+        )
+    if array.dtype.kind in "iu" and array.dtype.itemsize > 1:
+        return torch.tensor(array.astype(np.int64))
+    with np.errstate(over="ignore"):
+        out = torch.tensor(array.astype(np.float32))
+    bad = ~torch.isfinite(out.flatten(1) if out.dim() > 1 else out[:, None]).all(1)
+    if bad.any():
+        raise GlocalError(
+            f"x is not finite (NaN or infinite) in row {int(bad.nonzero()[0])}: fill such values "
+            "in, or leave those rows out."
+        )
+    return out[:, None] if out.dim() == 1 else out
+
+
+def labels(y: Any, classes: int | None) -> tuple[Tensor, int, dict[str, int] | None]:
+    """Labels as int64, the number of classes, and the code of each label if they were words."""
+    array = as_array(y, "y")
+    if array.ndim not in (1, 2) or len(array) == 0:
+        raise GlocalError("y has no rows: give one label (or one sequence of labels) for each row.")
+    if array.dtype.kind == "O":
+        for i, value in enumerate(array.reshape(len(array), -1)[:, 0]):
+            if missing(value):
+                raise GlocalError(f"row {i} has no label: fill it in or leave the row out.")
+        if all(isinstance(v, numbers.Real) for v in array.flat):
+            array = array.astype(np.float64)
+    codes = None
+    if array.dtype.kind not in "biuf":
+        words = array.astype(str)
+        if (words == "").any():
+            row = int((words == "").nonzero()[0][0])
+            raise GlocalError(f"row {row} has no label: fill it in or leave the row out.")
+        known, array = np.unique(words, return_inverse=True)
+        array = array.reshape(words.shape)
+        codes = {str(word): code for code, word in enumerate(known)}
+    whole = _whole_labels(array, classes)
+    distinct = len(torch.unique(whole))
+    if distinct < 2:
+        raise GlocalError(
+            "all labels are the same, so there are fewer than 2 classes: check the label column."
+        )
+    return whole, int(whole.max()) + 1 if classes is None else classes, codes
+
+
+def _whole_labels(array: Array, classes: int | None) -> Tensor:
+    """Labels as int64, each a whole number in [0, classes)."""
+    if classes is not None and classes < 2:
+        raise GlocalError(f"classes={classes} leaves nothing to tell apart: give 2 or more.")
+
+    def refuse(bad: Array, why: str) -> None:
+        if bad.any():
+            where = tuple(int(i[0]) for i in bad.nonzero())
+            raise GlocalError(f"labels out of range: row {where[0]} has {array[where]}, {why}.")
+
+    wanted = "but classes are whole numbers from 0; give labels as words to have them numbered"
+    if array.dtype.kind == "f":
+        refuse(~np.isfinite(array) | (array != np.floor(array)), wanted)
+    refuse(array < 0, wanted)
+    if classes is not None:
+        refuse(array >= classes, f"but classes={classes}, so labels run from 0 to {classes - 1}")
+    return torch.tensor(array.astype(np.int64))
+
+
+def owners(ids: Any, n: int) -> tuple[Tensor, tuple[str, ...]]:
+    """The client of each row as an index, and the clients' names in order.
+
+    Whole numbers sort by value, everything else as text.
+    """
+    if not isinstance(ids, Iterable):
+        raise GlocalError(
+            f"clients={ids!r} is neither a number of clients nor one id for each row."
+        )
+    raw: Sequence[Any] = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+    each = [i.item() if isinstance(i, np.generic) else i for i in raw]
+    if len(each) != n:
+        raise GlocalError(f"clients has {len(each)} ids for {n} rows: give one for each row.")
+    for row, i in enumerate(each):
+        if missing(i):
+            raise GlocalError(f"row {row} has no client id: fill it in or leave the row out.")
+    if not all(isinstance(i, int) for i in each):
+        each = [str(i) for i in each]
+    known = sorted(set(each))
+    index = {i: k for k, i in enumerate(known)}
+    return torch.tensor([index[i] for i in each]), tuple(str(i) for i in known)
+
+
+def shares(split: Sequence[float]) -> Shares:
+    """Three positive shares that sum to 1."""
+    numeric = all(isinstance(s, numbers.Real) for s in split)
+    if len(split) != 3 or not numeric or not all(s > 0 for s in split):
+        raise GlocalError(
+            f"split={tuple(split)} should be three positive shares, of training, validation and "
+            "test, such as (0.7, 0.1, 0.2)."
+        )
+    if abs(math.fsum(split) - 1) > 1e-6:
+        raise GlocalError(f"split={tuple(split)} sums to {math.fsum(split):g}: make it sum to 1.")
+    return float(split[0]), float(split[1]), float(split[2])

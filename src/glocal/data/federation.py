@@ -1,0 +1,243 @@
+"""A federation: K clients, each with training, validation and test data of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import numbers
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glocal.data import check, table
+from glocal.data.arguments import whole
+from glocal.data.partition import Partition, column_of, make, natural
+from glocal.data.split import Split, cut, from_counts
+from glocal.data.transforms import Transform, apply
+from glocal.data.uncut import Uncut, standardise, strata
+from glocal.errors import GlocalError
+
+Pair = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """One client's data; each split is ``(x, y)``."""
+
+    name: str
+    train: Pair
+    val: Pair
+    test: Pair
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """K clients' data. All rows are in one tensor, and each split says which are whose."""
+
+    x: Tensor
+    """Features [n, …] in float32, or token ids in int64."""
+    y: Tensor
+    """Labels [n], or [n, t] for sequences."""
+    y_train: Tensor
+    """The labels that training sees: ``y``, but for label noise in training rows."""
+    classes: int
+    names: tuple[str, ...]
+    train: Split
+    val: Split
+    test: Split
+    label_shift_only: bool
+    """Whether clients differ in label shares or size alone: then a pooled test set can judge."""
+    describe: dict[str, Any]
+    """Where the data came from and how it was dealt and cut; goes into files as JSON."""
+    uncut: Uncut | None = None
+    """What other folds are cut from; none if the splits were ready-made."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, client: int) -> ClientData:
+        k = operator.index(client)
+        k = k + len(self) if k < 0 else k
+        if not 0 <= k < len(self):
+            raise IndexError(f"client {client} of a federation of {len(self)}")
+        train, val, test = (s.of(k) for s in (self.train, self.val, self.test))
+        return ClientData(
+            self.names[k],
+            (self.x[train], self.y_train[train]),
+            (self.x[val], self.y[val]),
+            (self.x[test], self.y[test]),
+        )
+
+    def __iter__(self) -> Iterator[ClientData]:
+        return (self[k] for k in range(len(self)))
+
+    def to(self, device: torch.device | str) -> Federation:
+        """The same federation on another device."""
+        return replace(
+            self,
+            x=self.x.to(device),
+            y=self.y.to(device),
+            y_train=self.y_train.to(device),
+            train=self.train.to(device),
+            val=self.val.to(device),
+            test=self.test.to(device),
+        )
+
+    def fold(self, r: int) -> Federation:
+        """The same clients with the ``r``-th split; ``federation`` and ``load`` give fold 0.
+
+        The test sets of the first ⌊1 / test share⌋ folds have no example in common.
+        """
+        if self.uncut is None:
+            raise GlocalError("this federation came with its splits, so it has no other folds.")
+        made = _cut(self.uncut, whole(r, "the fold", 0))
+        if self.uncut.numeric is None:
+            made = replace(made, x=self.x)  # it is the same in every fold, and already in place
+        return made.to(self.x.device)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the data and its splits: equal for federations that train alike."""
+        digest = hashlib.sha256()
+        tensors = [self.x, self.y, self.y_train]
+        tensors += [t for s in (self.train, self.val, self.test) for t in (s.rows, s.start)]
+        for tensor in tensors:
+            array = np.ascontiguousarray(tensor.cpu().numpy())
+            digest.update(f"{array.dtype.str} {array.shape} ".encode())
+            digest.update(array.data)
+        return digest.hexdigest()
+
+
+def federation(
+    x: Any,
+    y: Any = None,
+    clients: Any = None,
+    *,
+    split: Sequence[float] = (0.7, 0.1, 0.2),
+    seed: int = 0,
+    partition: str | None = None,
+    classes: int | None = None,
+    name: str = "own data",
+    transforms: Sequence[str | Transform] = (),
+    scale: bool = True,
+) -> Federation:
+    """A federation from your own data.
+
+    Either arrays (tensors, numpy arrays, lists): features ``x``, one label a row in ``y``. Or a
+    table (a DataFrame or a dict of columns) as ``x``, with the name of the label column as ``y``
+    and that of the client column as ``clients``; all other columns are features, words one-hot.
+
+    Args:
+        x: features; whole numbers (int16 and wider) are token ids, so give floats for features.
+        y: labels 0, 1, …, or words, which are numbered in order (see ``describe["labels"]``).
+        clients: one id for each row; or how many clients, with a ``partition``.
+        split: the shares of training, validation and test, of every client.
+        seed: of the partition, the splits and the transforms.
+        partition: how to deal rows among clients, such as ``"dirichlet(0.3)"`` or, for a table,
+            ``"by(region)"``.
+        classes: how many there are, if not all are in the data.
+        name: for records.
+        transforms: of chosen clients, such as ``"rotate(90, clients=5)"``.
+        scale: whether a table's numbers are standardised with their mean and standard deviation
+            over all clients' training rows. That is the one statistic that clients share.
+    """
+    shares = check.shares(split)
+    seed = whole(seed, "the seed", 0)
+    columns = table.columns(x) if table.is_table(x) else None
+    used = {c for c in (y, clients, column_of(partition)) if isinstance(c, str)}
+    if columns is None and (isinstance(y, str) or isinstance(clients, str)):
+        raise GlocalError("y or clients names a column, but x is not a table: give the values.")
+    if y is None:
+        raise GlocalError("y is missing: give one label for each row, or the label column's name.")
+    if columns is not None:
+        y = table.column(columns, y, "labels") if isinstance(y, str) else y
+        clients = table.column(columns, clients, "clients") if isinstance(clients, str) else clients
+
+    numeric = None
+    extra: dict[str, Any] = {}
+    if columns is None:
+        inputs = check.features(x)
+    else:
+        left = {c: v for c, v in columns.items() if c not in used}
+        inputs, are_numbers, extra["features"] = table.encode(left)
+        extra["scaled"] = scale
+        numeric = are_numbers if scale and are_numbers.any() else None
+        inputs = inputs.float() if numeric is None else inputs
+    labels, classes, codes = check.labels(y, classes)
+    if codes is not None:
+        extra["labels"] = codes
+    if len(inputs) != len(labels):
+        raise GlocalError(
+            f"x has {len(inputs)} rows and y has {len(labels)}: give one label for each row."
+        )
+    dealt = _deal(labels, clients, partition, seed, columns)
+    data = Uncut(
+        x=inputs,
+        y=labels,
+        seen=labels,
+        classes=classes,
+        names=dealt.names,
+        rows=from_counts(
+            torch.cat(dealt.assignment), torch.tensor([len(rows) for rows in dealt.assignment])
+        ),
+        shares=shares,
+        seed=seed,
+        label_shift_only=dealt.label_shift_only,
+        describe={
+            "data": name,
+            "n": len(labels),
+            "classes": classes,
+            "clients": len(dealt.names),
+            "partition": partition or "own ids",
+            "leftovers": len(dealt.leftovers),
+            "split": list(shares),
+            "seed": seed,
+            "transforms": [],
+            **extra,
+        },
+        numeric=numeric,
+    )
+    return _cut(apply(data, transforms), 0)
+
+
+def _deal(
+    y: Tensor, clients: Any, spec: str | None, seed: int, columns: dict[str, check.Array] | None
+) -> Partition:
+    """Whose each row is: by the ids given, or as the partition says."""
+    count = isinstance(clients, numbers.Integral)
+    if spec is not None:
+        if clients is not None and not count:
+            raise GlocalError("give one id for each row in clients=, or a partition, not both.")
+        return make(spec, y, clients, seed, columns)
+    if clients is None or count:
+        raise GlocalError(
+            "nothing says which rows are whose: give one id for each row in clients=, or a number "
+            'of clients and a partition such as "dirichlet(0.3)".'
+        )
+    return natural(clients, len(y))
+
+
+def _cut(data: Uncut, fold: int) -> Federation:
+    """One fold of the data."""
+    train, val, test = cut(data.rows, strata(data.y), data.shares, data.seed, fold)
+    y_train = data.y.clone()
+    y_train[train.rows] = data.seen[train.rows]
+    x = data.x if data.numeric is None else standardise(data.x, data.numeric, train.rows)
+    return Federation(
+        x=x,
+        y=data.y,
+        y_train=y_train,
+        classes=data.classes,
+        names=data.names,
+        train=train,
+        val=val,
+        test=test,
+        label_shift_only=data.label_shift_only,
+        describe={**data.describe, "fold": fold},
+        uncut=data,
+    )

@@ -1,0 +1,89 @@
+"""Data from a file: ``.npz`` with the arrays x, y and perhaps client, or ``.csv`` with a header."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from glocal.data.check import Array
+from glocal.data.sources import Source
+from glocal.errors import GlocalError
+
+
+def read(path: Path, label: str, client: str) -> Source:
+    """The file's features, labels and, if it says, clients.
+
+    Args:
+        path: of a ``.csv`` or ``.npz`` file.
+        label: the label column of a ``.csv``.
+        client: the client column of a ``.csv``; it need not be there.
+    """
+    if not path.is_file():
+        raise GlocalError(f"there is no file {str(path)!r}: check the path.")
+    if path.suffix.lower() == ".npz":
+        return _read_npz(path)
+    table = _read_csv(path)
+    if label not in table:
+        raise GlocalError(
+            f"{path.name} has no column {label!r} for the labels: its columns are "
+            f"{', '.join(table)}; rename one or name it with label=."
+        )
+    return Source(x=table, y=label, clients=client if client in table else None)
+
+
+def _read_npz(path: Path) -> Source:
+    try:
+        # No pickle: a data file must not be able to run code. The file is opened here because
+        # numpy leaves one that is not a zip archive open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    # TypeError: an .npy file under this name is an array, not an archive.
+    except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error):
+        raise GlocalError(
+            f"{path.name} is not a readable .npz file of plain arrays: write it with "
+            "numpy.savez(path, x=…, y=…, client=…), without object arrays."
+        ) from None
+    if not {"x", "y"} <= arrays.keys():
+        raise GlocalError(
+            f"{path.name} needs the arrays x and y and has {', '.join(arrays) or 'none'}."
+        )
+    return Source(x=arrays["x"], y=arrays["y"], clients=arrays.get("client"))
+
+
+def _read_csv(path: Path) -> dict[str, Array]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file, strict=True) if row]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise GlocalError(f"{path.name} is not a readable .csv file in UTF-8: {error}.") from None
+    if len(rows) < 2:
+        raise GlocalError(f"{path.name} has no rows: give a header and a line for each example.")
+    header = [name.strip() for name in rows[0]]
+    if len(set(header)) < len(header):
+        raise GlocalError(f"{path.name} names a column twice: give each column its own name.")
+    for i, row in enumerate(rows[1:]):
+        if len(row) != len(header):
+            raise GlocalError(
+                f"{path.name} has {len(row)} cells in row {i} and {len(header)} columns: give "
+                "every row a cell for each column."
+            )
+    return {
+        name: _typed([cell.strip() for cell in cells])
+        for name, *cells in zip(header, *rows[1:], strict=True)
+    }
+
+
+def _typed(cells: list[str]) -> Array:
+    """A column as whole numbers, as numbers (empty cells are NaN), or as words."""
+    try:
+        return np.array([int(cell) for cell in cells])
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return np.array([float(cell or "nan") for cell in cells])
+    except ValueError:
+        return np.array(cells)

@@ -1,0 +1,70 @@
+"""``load``: a federation from a data set's name or a file's path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from glocal.data import files
+from glocal.data.federation import Federation, federation
+from glocal.data.partition import column_of
+from glocal.data.sources import SOURCES, Source
+from glocal.data.transforms import Transform
+from glocal.errors import GlocalError, unknown
+
+DEFAULT_PARTITION = "dirichlet(0.3)"
+
+
+def load(
+    name: str,
+    *,
+    clients: int = 20,
+    partition: str | None = None,
+    split: Sequence[float] = (0.7, 0.1, 0.2),
+    seed: int = 0,
+    transforms: Sequence[str | Transform] = (),
+    label: str = "label",
+    client: str = "client",
+) -> Federation:
+    """A federation from a data set's name, or from a ``.csv`` or ``.npz`` file.
+
+    Args:
+        name: one of :func:`sources`, or a path. A ``.csv`` has a header; an ``.npz`` has the arrays
+            ``x`` and ``y``, and ``client`` if the data has clients of its own.
+        clients: how many, where a partition deals the rows.
+        partition: how to deal them. None is the data's own clients, in any number, where it has
+            some, and else ``dirichlet(0.3)``.
+        split: the shares of training, validation and test, of every client.
+        seed: of the partition, the splits and the transforms.
+        transforms: of chosen clients, such as ``"rotate(90, clients=5)"``.
+        label: the label column of a ``.csv``.
+        client: the client column of a ``.csv``; it need not be there, and is never a feature.
+    """
+    source = _source(name, label, client)
+    x, ids = source.x, source.clients
+    if partition is not None or ids is None:
+        partition = partition or DEFAULT_PARTITION
+        if isinstance(ids, str) and column_of(partition) != ids:
+            x = {c: v for c, v in x.items() if c != ids}
+        ids = clients
+    return federation(
+        x,
+        source.y,
+        ids,
+        split=split,
+        seed=seed,
+        partition=partition,
+        classes=source.classes,
+        name=str(name),
+        transforms=transforms,
+    )
+
+
+def _source(name: str, label: str, client: str) -> Source:
+    path = Path(name)
+    if path.suffix.lower() in (".csv", ".npz"):
+        return files.read(path, label, client)
+    if str(name) not in SOURCES:
+        message = str(unknown("data set", str(name), SOURCES)).removesuffix(".")
+        raise GlocalError(f"{message}, or the path of a .csv or .npz file.")
+    return SOURCES[str(name)]()

@@ -1,0 +1,116 @@
+"""Partitions: whose each row of a data set is, as a spec says or as the data came.
+
+A partition is spelt as a call: ``"iid"``, ``"dirichlet(0.3)"``, ``"by(region)"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glocal import rng
+from glocal.data import check, table
+from glocal.data.arguments import bind, summary, whole
+from glocal.data.deals import PARTITIONS
+from glocal.data.split import from_owner, keyed
+from glocal.data.uncut import check_counts
+from glocal.errors import GlocalError, unknown
+from glocal.spec import parse_call
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """The rows of each client, ascending; the rows of none; and what sets the clients apart."""
+
+    assignment: list[Tensor]
+    leftovers: Tensor
+    label_shift_only: bool
+    """Whether clients differ in label shares or size alone: then a pooled test set can judge."""
+    names: tuple[str, ...]
+
+
+def make(
+    spec: str,
+    y: Any,
+    clients: int | None,
+    seed: int,
+    columns: Mapping[str, Any] | None = None,
+) -> Partition:
+    """Deals rows with the labels ``y`` as ``spec`` says.
+
+    Args:
+        spec: the partition, such as ``"dirichlet(0.3)"``.
+        y: the label of each row.
+        clients: how many clients; ``by`` makes as many as its column has values.
+        seed: the same seed deals the same.
+        columns: of the table, for ``by``.
+    """
+    labels = torch.as_tensor(y).cpu()
+    name, args, kwargs = parse_call(spec)
+    column = column_of(spec)
+    if column is not None:
+        owner, names = by(columns, len(labels), column)
+    elif name in PARTITIONS:
+        bind(PARTITIONS[name], spec, 3, args, kwargs)
+        K = whole(clients, "the number of clients", 1)
+        _check_sizes(spec, name, labels, K)
+        gen = np.random.default_rng(rng.seed_of(keyed(seed, f"partition {name}")))
+        owner = torch.from_numpy(PARTITIONS[name](labels.numpy(), K, gen, *args, **kwargs))
+        names = tuple(str(k) for k in range(K))
+    else:
+        raise unknown("partition", name, partitions())
+    return _collect(owner, names, label_shift_only=column is None)
+
+
+def natural(ids: Any, rows: int) -> Partition:
+    """The clients that the data came from, from one id for each row."""
+    return _collect(*check.owners(ids, rows), label_shift_only=False)
+
+
+def _collect(owner: Tensor, names: tuple[str, ...], label_shift_only: bool) -> Partition:
+    rows = from_owner(owner, len(names))
+    check_counts(names, rows.counts())
+    return Partition(
+        assignment=[rows.of(k) for k in range(len(names))],
+        leftovers=(owner < 0).nonzero().flatten(),
+        label_shift_only=label_shift_only,
+        names=names,
+    )
+
+
+def partitions() -> dict[str, str]:
+    """Every partition by name, with a line about it."""
+    return {name: summary(f) for name, f in [*PARTITIONS.items(), ("by", by)]}
+
+
+def column_of(spec: str | None) -> str | None:
+    """The column that names the clients, if the partition is ``by`` one."""
+    name, args, kwargs = ("", (), {}) if spec is None else parse_call(spec)
+    if name != "by":
+        return None
+    bind(by, str(spec), 2, args, kwargs)
+    return str([*args, *kwargs.values()][0])
+
+
+def _check_sizes(spec: str, name: str, labels: Tensor, clients: int) -> None:
+    if labels.dim() > 1 and name not in ("iid", "quantity"):
+        raise GlocalError(
+            f"{spec!r} needs one label a row, and these are sequences: use iid or quantity."
+        )
+    if len(labels) < 3 * clients:
+        raise GlocalError(
+            f"{len(labels)} examples are too few for {clients} clients, which need 3 each: ask for "
+            f"{len(labels) // 3} clients or fewer."
+        )
+
+
+def by(columns: Mapping[str, Any] | None, rows: int, column: str) -> tuple[Tensor, tuple[str, ...]]:
+    """Natural clients: one for each value of a column of the table."""
+    if columns is None:
+        raise GlocalError(f"by({column}) needs a table: give a DataFrame or a dict of columns.")
+    return check.owners(table.column(columns, str(column), "clients"), rows)

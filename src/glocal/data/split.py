@@ -1,0 +1,139 @@
+"""How the examples of each client are cut into training, validation and test.
+
+Each client's examples are laid on a circle in a *stratified systematic* order. The ``n_c`` examples
+of a class are permuted, and the ``j``-th gets the position ``(j + u_c) / n_c``, with one random
+offset ``u_c`` a class; sorting all of them by position mixes the classes so evenly that every arc
+of the circle has nearly the client's own class shares. Test, validation and training are three arcs
+that follow each other.
+
+Fold ``r`` begins ``r`` test arcs further on, so the test sets of the first ``⌊1 / test share⌋``
+folds have no example in common, and repeats pool distinct test examples. Once a client's circle is
+used up its next fold begins a new cycle, with a new permutation.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal import rng
+
+Shares = tuple[float, float, float]
+"""The shares of training, validation and test."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Which rows belong to each client: those of client ``k`` are ``rows[start[k]:start[k+1]]``."""
+
+    rows: Tensor
+    start: Tensor
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    def counts(self) -> Tensor:
+        """How many rows each client has."""
+        return self.start.diff()
+
+    def of(self, client: int) -> Tensor:
+        """The rows of one client."""
+        return self.rows[int(self.start[client]) : int(self.start[client + 1])]
+
+    def to(self, device: torch.device | str) -> Split:
+        """The same on another device."""
+        return Split(self.rows.to(device), self.start.to(device))
+
+
+def keyed(seed: int, purpose: str) -> Tensor:
+    """The key of one purpose, so that what is drawn for one never moves with another."""
+    return rng.fold(rng.key(seed), zlib.crc32(purpose.encode()))
+
+
+def from_counts(rows: Tensor, counts: Tensor) -> Split:
+    """The split of rows that are already in the order of their clients."""
+    return Split(rows, torch.cat([counts.new_zeros(1), counts.cumsum(0)]))
+
+
+def from_owner(owner: Tensor, clients: int) -> Split:
+    """The rows of each client, ascending, from the owner of each row; −1 is nobody's."""
+    order = torch.argsort(owner, stable=True)
+    counts = torch.bincount(owner[owner >= 0], minlength=clients)
+    return from_counts(order[len(owner) - int(counts.sum()) :], counts)
+
+
+def circle(clients: Split, strata: Tensor, seed: int, cycle: Tensor) -> Tensor:
+    """``clients.rows`` with each client's rows in their stratified systematic order.
+
+    Args:
+        clients: the rows of each client.
+        strata: the class of every row of the data.
+        seed: of the whole federation.
+        cycle: for each client, how often its circle has been used up.
+    """
+    K, n = len(clients), len(clients.rows)
+    who = torch.repeat_interleave(torch.arange(K), clients.counts())
+    kind = strata[clients.rows]
+
+    # Bring each (client, class) together, and permute within it by random words.
+    group = who * (int(strata.max()) + 1) + kind
+    order = torch.argsort(group, stable=True)
+    _, group, size = torch.unique_consecutive(group[order], return_inverse=True, return_counts=True)
+    j = torch.arange(n) - (size.cumsum(0) - size)[group]
+    client_key = rng.fold(rng.fold(keyed(seed, "split"), cycle), torch.arange(K))
+    key = rng.fold(client_key[who[order]], kind[order])
+    words = rng.bits(rng.fold(rng.fold(key, 0), j), 1).squeeze(-1)
+    by_word = torch.argsort(words, stable=True)
+    order = order[by_word[torch.argsort(group[by_word], stable=True)]]
+
+    # The j-th of a group now sits at (j + u) / n_c; the key is the same for a whole group.
+    u = rng.uniform(rng.fold(key, 1), ()).double()
+    by_position = torch.argsort((j + u) / size[group], stable=True)
+    order = order[by_position]
+    return clients.rows[order[torch.argsort(who[order], stable=True)]]
+
+
+def arcs(counts: Tensor, shares: Shares) -> tuple[Tensor, Tensor]:
+    """How many test and validation examples each client has; at least one, and one for training.
+
+    A test arc is rounded down where ``⌊1 / test share⌋`` of them would not fit on the circle.
+    """
+    _, val_share, test_share = shares
+    folds = int(1 / test_share + 1e-9)
+    test = torch.floor(counts.double() * test_share + 0.5).long()
+    test = torch.minimum(test, counts // folds).clamp(min=1).minimum(counts - 2)
+    val = torch.floor(counts.double() * val_share + 0.5).long()
+    return test, val.clamp(min=1).minimum(counts - test - 1)
+
+
+def cut(
+    clients: Split, strata: Tensor, shares: Shares, seed: int, fold: int
+) -> tuple[Split, Split, Split]:
+    """Training, validation and test of the ``fold``-th split; every client has three rows or more.
+
+    Args:
+        clients: the rows of each client.
+        strata: the class of every row of the data.
+        shares: of training, validation and test.
+        seed: of the whole federation.
+        fold: which split; 0 is the first.
+    """
+    counts = clients.counts()
+    n_test, n_val = arcs(counts, shares)
+    lap = counts // n_test
+    rows = circle(clients, strata, seed, fold // lap)
+
+    who = torch.repeat_interleave(torch.arange(len(clients)), counts)
+    begin = clients.start[:-1]
+    step = torch.arange(len(rows)) - begin[who]
+    rows = rows[begin[who] + (step + (fold % lap * n_test)[who]) % counts[who]]
+    in_test = step < n_test[who]
+    in_train = step >= (n_test + n_val)[who]
+    return (
+        from_counts(rows[in_train], counts - n_test - n_val),
+        from_counts(rows[~in_test & ~in_train], n_val),
+        from_counts(rows[in_test], n_test),
+    )

@@ -1,0 +1,87 @@
+"""What an engine is: it runs the client's half of a method for many clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from glocal import rng, tree
+from glocal.data.federation import Federation
+from glocal.data.split import Split
+from glocal.local import Local
+from glocal.task import Task
+from glocal.types import Downlink, Params, Tree, Uplink
+
+
+@dataclass(frozen=True)
+class Work:
+    """One round for one cohort."""
+
+    task: Task
+    local: Local
+    fed: Federation
+    down: Downlink
+    ids: Tensor
+    """[clients] indices into the federation, on the device."""
+    states: Tree
+    """Client states, stacked in the order of ``ids``; an empty tree if the method keeps none."""
+    key: Tensor
+    """The round's key: a client's own is ``fold(key, id)``."""
+    needs_loss: bool = False
+
+    @property
+    def keys(self) -> Tensor:
+        """One key for each client."""
+        return rng.fold(self.key, self.ids)
+
+    def subset(self, chosen: slice) -> Work:
+        """The same round for some of the cohort."""
+        return replace(self, ids=self.ids[chosen], states=tree.row(self.states, chosen))
+
+
+class Engine(Protocol):
+    """Runs rounds, and examines models on data."""
+
+    @property
+    def name(self) -> str:
+        """As in ``engine="…"``."""
+        ...
+
+    def round(self, work: Work) -> tuple[Uplink, Tree]:
+        """Train the cohort: what it sends, and its new states."""
+        ...
+
+    def candidates(
+        self, task: Task, local: Local, down: Downlink, states: Tree, clients: int
+    ) -> dict[str, Params]:
+        """Each client's candidate models, stacked."""
+        ...
+
+    def examine(
+        self, look: Look, models: Params, x: Tensor, y: Tensor, rows: Tensor
+    ) -> dict[str, Tensor]:
+        """``look`` at each stacked model on its rows ([clients, n]) of ``x`` and ``y``."""
+        ...
+
+
+Look = Callable[[Params, Tensor, Tensor], dict[str, Tensor]]
+"""Parameters, inputs and labels to something for each example: ``task.marks``, ``task.answers``."""
+
+
+def padded_rows(split: Split, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """All rows of clients ``ids`` as one [clients, longest] tensor, and which of them are real."""
+    device = ids.device
+    start = split.start.to(device)[ids]
+    n = split.start.to(device)[ids + 1] - start
+    places = torch.arange(int(n.max()), device=device)
+    real = places < n.unsqueeze(-1)
+    rows = split.rows.to(device)[torch.where(real, start.unsqueeze(-1) + places, 0)]
+    return torch.where(real, rows, 0), real
+
+
+PIECE = 2048
+"""Examples that go through a model at once when it is examined: bounds memory, changes nothing."""

@@ -1,0 +1,116 @@
+"""One client after another, in plain autograd.
+
+The reference the other engines are held against, and the best one for large models and, on a CPU,
+for convolutions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal import rng, tree
+from glocal.engines.base import PIECE, Look, Work, padded_rows
+from glocal.engines.batches import plan
+from glocal.errors import ClientError, GlocalError
+from glocal.local import Local
+from glocal.task import Task
+from glocal.types import ClientState, Downlink, Params, Tree, Uplink
+
+
+class Sequential:
+    """The plain loop over clients."""
+
+    name = "sequential"
+
+    def round(self, work: Work) -> tuple[Uplink, Tree]:
+        """Each client's round in turn."""
+        with torch.no_grad():
+            results = [one_client(work, i, tree.row(work.states, i)) for i in range(len(work.ids))]
+        updates, states, extras, losses, n = zip(*results, strict=True)
+        uplink = Uplink(
+            ids=work.ids,
+            n=torch.tensor(n, device=work.ids.device),
+            update=tree.stack(updates),
+            loss=torch.stack(losses) if work.needs_loss else None,
+            extra=tree.stack(extras),
+        )
+        return uplink, tree.stack(states)
+
+    def candidates(
+        self, task: Task, local: Local, down: Downlink, states: Tree, clients: int
+    ) -> dict[str, Params]:
+        """Client by client."""
+        with torch.no_grad():
+            each = [local.candidates(task, down, tree.row(states, i)) for i in range(clients)]
+        return tree.stack(each)
+
+    def examine(
+        self, look: Look, models: Params, x: Tensor, y: Tensor, rows: Tensor
+    ) -> dict[str, Tensor]:
+        """Client by client, in pieces."""
+        with torch.no_grad():
+            each = [
+                tree.cat(
+                    [
+                        look(tree.row(models, i), x[piece], y[piece])
+                        for piece in torch.split(rows[i], PIECE)
+                    ]
+                )
+                for i in range(len(rows))
+            ]
+        return tree.stack(each)
+
+
+def one_client(
+    work: Work, i: int, client: ClientState
+) -> tuple[Params, ClientState, Tree, Tensor, int]:
+    """One client's round: update, new state, extras, loss of the received model, examples."""
+    task, local, fed, down = work.task.plain(), work.local, work.fed, work.down
+    ids, key = work.ids[i : i + 1], work.keys[i]
+    stage = "start"
+    try:
+        loss = torch.zeros((), device=work.ids.device)
+        if work.needs_loss:
+            stage = "loss of the received model"
+            rows, _ = padded_rows(fed.train, ids)
+            received = local.received(task, down, client)
+            pieces = [
+                task.losses(task.predict(received, fed.x[piece]), fed.y_train[piece])
+                for piece in torch.split(rows[0], PIECE)
+            ]
+            loss = torch.cat(pieces).mean()
+        carry = local.start(task, down, client)
+        for p, phase in enumerate(local.phases):
+            phase_key = rng.fold(key, p)
+            batches = plan(fed.train, ids, phase_key.view(1), phase.epochs, local.batch_size)
+            step_keys = rng.fold(
+                rng.fold(phase_key, -2), torch.arange(len(batches.rows[0])).to(ids)
+            )
+            live = batches.weight[0].sum(-1).long().tolist()
+            for t in range(int(batches.steps[0])):
+                stage = f"{phase.name}, step {t}"
+                # Real examples come first, so a short batch is a slice: no padding to compute.
+                rows = batches.rows[0, t, : live[t]]
+                batch = {
+                    "x": fed.x[rows],
+                    "y": fed.y_train[rows],
+                    "weight": batches.weight[0, t, : live[t]],
+                }
+                carry = phase.step(task, down, carry, batch, step_keys[t])
+        stage = "finish"
+        update, state, extra = local.finish(task, down, carry)
+    except GlocalError:
+        raise
+    except Exception as error:  # whatever a method or a model raises
+        raise ClientError(client_message(fed.names[int(ids[0])], stage, error)) from error
+    count = int(fed.train.start[int(ids[0]) + 1] - fed.train.start[int(ids[0])])
+    return update, state, extra, loss, count
+
+
+def client_message(name: Any, stage: str, error: BaseException) -> str:
+    """Name the client and the stage; keep the first line of what was raised."""
+    reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    return f"client {name} failed at {stage}: {type(error).__name__}: {reason}"

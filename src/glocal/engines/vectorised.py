@@ -1,0 +1,187 @@
+"""All clients of a cohort as one program: ``torch.func.vmap`` over stacked parameters.
+
+Ragged clients are padded. One that is out of batches is *frozen*: ``where(live, new, old)``. Giving
+its padded batches weight zero is not enough, since proximal terms, momentum and control variates
+would move it all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from glocal import rng, tree
+from glocal.engines.base import PIECE, Look, Work, padded_rows
+from glocal.engines.batches import plan
+from glocal.engines.sequential import Sequential, client_message
+from glocal.errors import ClientError, GlocalError
+from glocal.local import Local, Phase
+from glocal.task import Task
+from glocal.types import Carry, Downlink, Params, Tree, Uplink
+
+MEMORY = 4 << 30
+"""Bytes of stacked models a cohort may take at once; larger cohorts run in chunks."""
+
+
+@dataclass(frozen=True)
+class Vectorised:
+    """One program for the whole cohort, or for ``chunk`` clients at a time."""
+
+    chunk: int | None = None
+    name = "vectorised"
+
+    def round(self, work: Work) -> tuple[Uplink, Tree]:
+        """The cohort's round."""
+        size = self.chunk or _chunk(work.task.params)
+        if len(work.ids) <= size:
+            return self._round(work)
+        parts = [
+            self._round(work.subset(slice(a, a + size))) for a in range(0, len(work.ids), size)
+        ]
+        sent = [uplink for uplink, _ in parts]
+        uplink = Uplink(
+            ids=work.ids,
+            n=torch.cat([u.n for u in sent]),
+            update=tree.cat([u.update for u in sent]),
+            loss=torch.cat([u.loss for u in sent if u.loss is not None])
+            if work.needs_loss
+            else None,
+            extra=tree.cat([u.extra for u in sent]),
+        )
+        return uplink, tree.cat([states for _, states in parts])
+
+    def _round(self, work: Work) -> tuple[Uplink, Tree]:
+        stage = ["start"]
+        try:
+            with torch.no_grad():
+                return _cohort(work, stage)
+        except GlocalError:
+            raise
+        except Exception as error:  # whatever a method or a model raises
+            # vmap cannot say whose data it was: the plain loop can.
+            Sequential().round(work)
+            everyone = f"{work.fed.names[int(work.ids[0])]} and the rest of its cohort"
+            message = client_message(everyone, stage[0], error)
+            raise ClientError(
+                f"{message} (only when vectorised: engine='sequential' runs it)"
+            ) from error
+
+    def candidates(
+        self, task: Task, local: Local, down: Downlink, states: Tree, clients: int
+    ) -> dict[str, Params]:
+        """All clients' candidates at once."""
+
+        def one(client: Tree, _: Tensor) -> dict[str, Params]:
+            return local.candidates(task, down, client)
+
+        with torch.no_grad():
+            # An empty state has nothing to map over; the counter does.
+            stacked: dict[str, Params] = vmap(one)(states, torch.arange(clients))
+        return stacked
+
+    def examine(
+        self, look: Look, models: Params, x: Tensor, y: Tensor, rows: Tensor
+    ) -> dict[str, Tensor]:
+        """All models at once, each on its own rows, in pieces."""
+        piece = max(1, PIECE // max(1, len(rows) // 8))
+        with torch.no_grad():
+            parts = [vmap(look)(models, x[r], y[r]) for r in torch.split(rows, piece, dim=1)]
+            return tree.map(lambda *leaf: torch.cat(leaf, 1), parts[0], *parts[1:])
+
+
+def _chunk(params: Params) -> int:
+    """Clients whose models, gradients and optimiser state fit the bound."""
+    return max(1, MEMORY // (6 * 4 * max(1, tree.count(params))))
+
+
+def _cohort(work: Work, stage: list[str]) -> tuple[Uplink, Tree]:
+    task, local, fed, down = work.task, work.local, work.fed, work.down
+    keys = work.keys
+    loss = None
+    if work.needs_loss:
+        stage[0] = "loss of the received model"
+        loss = _received_loss(work)
+    stage[0] = "start"
+    carry: Carry = vmap(lambda client, _: local.start(task, down, client))(work.states, keys)
+    for p, phase in enumerate(local.phases):
+        phase_keys = rng.fold(keys, p)
+        batches = plan(fed.train, work.ids, phase_keys, phase.epochs, local.batch_size)
+        total = batches.rows.shape[1]
+        step_keys = rng.fold(
+            rng.fold(phase_keys, -2).unsqueeze(-1), torch.arange(total, device=keys.device)
+        )
+        step = vmap(_bound(task, down, phase))
+        racing = _Racing(batches.steps, carry)
+        for t in range(total):
+            stage[0] = f"{phase.name}, step {t}"
+            racing.retire(t)
+            who = racing.who.to(keys.device)
+            rows = batches.rows[who, t]
+            batch = {"x": fed.x[rows], "y": fed.y_train[rows], "weight": batches.weight[who, t]}
+            racing.advance(step(racing.carry, batch, step_keys[who, t]), t)
+        carry = racing.everybody()
+    stage[0] = "finish"
+    update, states, extra = vmap(lambda c, _: local.finish(task, down, c))(carry, keys)
+    n = (fed.train.start[1:] - fed.train.start[:-1]).to(keys.device)[work.ids]
+    return Uplink(ids=work.ids, n=n, update=update, loss=loss, extra=extra), states
+
+
+class _Racing:
+    """The clients that still have batches, stacked; the finished ones frozen or set aside."""
+
+    def __init__(self, steps: Tensor, carry: Carry) -> None:
+        self.steps = steps
+        self.who = torch.arange(len(steps))
+        self.carry = carry
+        self.finished: list[tuple[Tensor, Carry]] = []
+
+    def retire(self, t: int) -> None:
+        """Set the finished aside once they are half of the stack: they would only cost time."""
+        live = self.steps[self.who] > t
+        if int(live.sum()) * 2 <= len(self.who):
+            self.finished.append((self.who[~live], tree.row(self.carry, ~live)))
+            self.who, self.carry = self.who[live], tree.row(self.carry, live)
+
+    def advance(self, new: Carry, t: int) -> None:
+        """Take the step for those that had a batch; freeze the others."""
+        live = self.steps[self.who] > t
+        if bool(live.all()):
+            self.carry = new
+        else:
+            device = tree.leaves(new)[0].device
+            self.carry = tree.where(live.to(device), new, self.carry)
+
+    def everybody(self) -> Carry:
+        """All clients again, in the cohort's order."""
+        parts = [*self.finished, (self.who, self.carry)]
+        order = torch.cat([who for who, _ in parts]).argsort()
+        joined = tree.cat([carry for _, carry in parts])
+        return joined if len(parts) == 1 else tree.row(joined, order)
+
+
+def _bound(task: Task, down: Downlink, phase: Phase):  # type: ignore[no-untyped-def]
+    def step(carry: Carry, batch: dict[str, Tensor], key: Tensor) -> Carry:
+        return phase.step(task, down, carry, batch, key)
+
+    return step
+
+
+def _received_loss(work: Work) -> Tensor:
+    task, local, down, fed = work.task, work.local, work.down, work.fed
+
+    def losses(client: Tree, x: Tensor, y: Tensor) -> Tensor:
+        return task.losses(task.predict(local.received(task, down, client), x), y)
+
+    rows, real = padded_rows(fed.train, work.ids)
+    piece = max(1, PIECE // max(1, len(rows) // 8))
+    each = torch.cat(
+        [
+            vmap(losses)(work.states, fed.x[r], fed.y_train[r])
+            for r in torch.split(rows, piece, dim=1)
+        ],
+        1,
+    )
+    return (each * real).sum(1) / real.sum(1)

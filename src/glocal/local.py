@@ -1,0 +1,137 @@
+"""What a client does: the client's half of a method, written for one client.
+
+A ``Local`` is pure. The engine owns the loops over clients, epochs and mini-batches; a ``Local``
+says how a round starts, what one mini-batch does (the paper's equation), and what is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from glocal import tree
+from glocal.errors import GlocalError
+from glocal.optim import Optimizer, Schedule, constant, sgd
+from glocal.task import Task
+from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
+
+Step = Callable[[Task, Downlink, Carry, Batch, Tensor], Carry]
+
+
+class Phase(NamedTuple):
+    """Part of a client's round: ``step`` on every mini-batch of ``epochs`` passes over its data."""
+
+    name: str
+    epochs: int
+    step: Step
+
+
+class Local(Protocol):
+    """The contract: ``down`` is what the server sent, ``client`` what the client keeps for good."""
+
+    @property
+    def batch_size(self) -> int:
+        """Examples in a mini-batch; 0 for all of the client's at once."""
+        ...
+
+    @property
+    def schedule(self) -> Schedule:
+        """Factor on the learning rate by round; the server sends it as ``down["lr"]``."""
+        ...
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Usually one; FedRep has two (head, then body)."""
+        ...
+
+    def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
+        """What the client keeps, made at its first round from the parameters it then receives."""
+        ...
+
+    def start(self, task: Task, down: Downlink, client: ClientState) -> Carry:
+        """What is trained in this round: weights and a fresh optimiser state."""
+        ...
+
+    def finish(self, task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        """The update (new minus received), what the client keeps, and what else it sends."""
+        ...
+
+    def received(self, task: Task, down: Downlink, client: ClientState) -> Params:
+        """The model as received, before training: fair weightings ask for its loss."""
+        ...
+
+    def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
+        """The models this client may predict with; evaluation picks one on validation data."""
+        ...
+
+
+Objective = Callable[[Task, Downlink, Params, Batch, Tensor], Tensor]
+"""What a client minimises on a mini-batch, as a function of the weights it trains."""
+
+
+def plain_loss(task: Task, down: Downlink, w: Params, batch: Batch, key: Tensor) -> Tensor:
+    """The task's own loss, nothing added."""
+    return task.loss(w, batch, key)
+
+
+@dataclass(frozen=True)
+class LocalSGD:
+    """Start at the received model, minimise ``objective`` on mini-batches, send the difference.
+
+    Keeps nothing between rounds; the optimiser's state is fresh every round. The model that is
+    judged is the received one.
+    """
+
+    opt: Optimizer = field(default_factory=lambda: sgd(0.1))
+    epochs: int = 1
+    batch_size: int = 10
+    objective: Objective = plain_loss
+    schedule: Schedule = field(default_factory=constant)
+
+    def __post_init__(self) -> None:
+        check_counts(epochs=self.epochs, batch_size=self.batch_size)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """One: all of it."""
+        return (Phase("train", self.epochs, self.step),)
+
+    def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
+        """Nothing to keep."""
+        return {}
+
+    def start(self, task: Task, down: Downlink, client: ClientState) -> Carry:
+        """The received weights and a fresh optimiser."""
+        return {"w": down["params"], "opt": self.opt.init(down["params"])}
+
+    def step(self, task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+        """``w ← opt(w, ∇ objective(w))``."""
+        grads, _ = task.grad(lambda w: self.objective(task, down, w, batch, key), carry["w"])
+        w, opt = self.opt.update(grads, carry["opt"], carry["w"], down["lr"])
+        return {"w": w, "opt": opt}
+
+    def finish(self, task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        """``w_i − w``; nothing kept, nothing else sent."""
+        return tree.sub(carry["w"], down["params"]), {}, {}
+
+    def received(self, task: Task, down: Downlink, client: ClientState) -> Params:
+        """What the server sent."""
+        params: Params = down["params"]
+        return params
+
+    def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
+        """What the server sent: everybody predicts with the same model."""
+        return {"global": down["params"]}
+
+
+def check_counts(*, epochs: int, batch_size: int) -> None:
+    """Refuse counts that make no round."""
+    if epochs != int(epochs) or epochs < 1:
+        raise GlocalError(f"epochs must be a whole number of 1 or more, not {epochs}.")
+    if batch_size != int(batch_size) or batch_size < 0:
+        raise GlocalError(
+            f"batch_size must be a whole number of 1 or more (0: all at once), not {batch_size}."
+        )

@@ -1,0 +1,130 @@
+"""A method: what a client does, and how the server weighs, combines, protects and applies it.
+
+Seven slots, each replaceable, and a plan where one method follows another. Combinations that make
+no sense are refused here, with a sentence that says what to do instead.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from glocal.combine import Combine, mean
+from glocal.errors import GlocalError
+from glocal.local import Local
+from glocal.memory import Memory, no_memory
+from glocal.optim import Optimizer, sgd
+from glocal.privacy import Privacy
+from glocal.sharing import KeepPrivate, Selector, everything
+from glocal.task import Task
+from glocal.weighting import Weighting, by_examples, uniform
+
+
+@dataclass(frozen=True)
+class Method:
+    """Fill ``local``; the other slots have FedAvg's fillers.
+
+    ``weighting`` left at ``None`` means by examples, or uniform where privacy or a combiner that
+    ignores weights needs that; a weighting that is named and would be ignored is refused.
+    """
+
+    local: Local
+    weighting: Weighting | None = None
+    combine: Combine = field(default_factory=mean)
+    server_opt: Optimizer = field(default_factory=sgd)
+    memory: Memory = field(default_factory=no_memory)
+    privacy: Privacy | None = None
+    shared: Selector = field(default_factory=everything)
+
+    def __post_init__(self) -> None:
+        named = self.weighting.name if self.weighting else None
+        if not self.combine.weighted and named:
+            raise GlocalError(
+                f"{self.combine.name} does not use weights, so {named} would do nothing: "
+                "leave one of the two out."
+            )
+        if self.privacy is None:
+            return
+        if named and named != "uniform":
+            raise GlocalError(
+                f"{self.privacy.name} bounds what one client can change only if all count alike, "
+                f"so {named} cannot go with it: leave the weighting out, or the privacy."
+            )
+        if self.memory.name != "none":
+            raise GlocalError(
+                f"{self.privacy.name} protects the update alone, and {self.memory.name} sends more "
+                "than that: use fedavg or fedprox as the base."
+            )
+        if not self.combine.weighted:
+            raise GlocalError(
+                f"{self.privacy.name} adds noise made for a mean, so {self.combine.name} cannot go "
+                "with it: leave one of the two out."
+            )
+
+    @property
+    def weights(self) -> Weighting:
+        """The weighting in force."""
+        if self.weighting is not None:
+            return self.weighting
+        plain = self.privacy is not None or not self.combine.weighted
+        return uniform() if plain else by_examples()
+
+    def shared_names(self, task: Task) -> frozenset[str]:
+        """Which of the task's parameters travel."""
+        return frozenset(self.shared.pick(task.names))
+
+    def client_half(self, task: Task) -> Local:
+        """The ``Local`` an engine runs: with private layers kept at home, where there are any."""
+        names = self.shared_names(task)
+        if len(names) == len(task.names) or getattr(self.local, "whole_model_in_state", False):
+            return self.local
+        return KeepPrivate(self.local, names)
+
+    def replace(self, **slots: Any) -> Method:
+        """The same method with other fillers."""
+        return dataclasses.replace(self, **slots)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A method for some rounds: a number, until a goal on validation data, or all that are left."""
+
+    method: Method
+    rounds: int | None = None
+    goal: float | None = None
+    """Mean validation accuracy over clients at which the stage ends."""
+    name: str = "train"
+
+    def __post_init__(self) -> None:
+        if self.rounds is not None and self.rounds < 1:
+            raise GlocalError(f"a stage needs 1 round or more, not {self.rounds}.")
+        if self.goal is not None and not 0 < self.goal <= 1:
+            raise GlocalError(
+                f"a stage's goal is an accuracy above 0 and up to 1, not {self.goal}."
+            )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Stages in order. A later stage starts from the parameters the one before ended with.
+
+    Clients make their state for a stage lazily, at their first round in it, so nobody needs to be
+    present at the switch.
+    """
+
+    stages: tuple[Stage, ...]
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise GlocalError("a plan needs one stage or more.")
+        for stage in self.stages[:-1]:
+            if stage.rounds is None and stage.goal is None:
+                raise GlocalError(
+                    f"stage {stage.name!r} never ends, and others follow: give it rounds or a goal."
+                )
+
+
+def as_plan(method: Method | Plan) -> Plan:
+    """A lone method is a plan of one stage."""
+    return method if isinstance(method, Plan) else Plan((Stage(method),))

@@ -1,0 +1,67 @@
+"""The settings every method takes beside its own, and the local training they describe."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict, Unpack
+
+from glocal import optim
+from glocal.errors import GlocalError, unknown
+from glocal.local import LocalSGD, Objective, plain_loss
+from glocal.spec import Call
+
+
+class Training(TypedDict, total=False):
+    """How a client trains. Every base takes these."""
+
+    lr: float
+    batch_size: int
+    epochs: int
+    momentum: float
+    weight_decay: float
+    nesterov: bool
+    optimiser: str
+    schedule: str | Call
+
+
+DEFAULTS: Training = {"lr": 0.1, "batch_size": 10, "epochs": 1}
+
+
+def local_sgd(objective: Objective = plain_loss, **training: Unpack[Training]) -> LocalSGD:
+    """Local training by mini-batches with these settings."""
+    settings: Training = {**DEFAULTS, **training}
+    return LocalSGD(
+        opt=client_optimiser(**settings),
+        epochs=settings["epochs"],
+        batch_size=settings["batch_size"],
+        objective=objective,
+        schedule=schedule(settings.get("schedule", "constant")),
+    )
+
+
+def client_optimiser(**training: Unpack[Training]) -> optim.Optimizer:
+    """The clients' optimiser: ``optimiser`` is sgd (default), adam or adamw."""
+    name = training.get("optimiser", "sgd")
+    if name not in optim.CLIENT_OPTIMISERS:
+        raise unknown("optimiser", str(name), optim.CLIENT_OPTIMISERS)
+    taken = ("lr", "weight_decay", "momentum", "nesterov")
+    options: dict[str, Any] = {k: v for k, v in training.items() if k in taken}
+    for option, value in options.items():
+        if isinstance(value, bool) != (option == "nesterov") or not isinstance(value, int | float):
+            kind = "true or false" if option == "nesterov" else "a number"
+            raise GlocalError(f"{option} must be {kind}, not {value!r}.")
+    if name != "sgd":
+        for option in ("momentum", "nesterov"):
+            if options.pop(option, None):
+                raise GlocalError(f"{option} belongs to sgd; {name} has its own: leave it out.")
+    return optim.CLIENT_OPTIMISERS[name](**options)
+
+
+def schedule(text: str | Call) -> optim.Schedule:
+    """``constant``, ``step(0.99,10)``, ``inverse(0.005)``, ``cosine(100)``."""
+    call = text if isinstance(text, Call) else Call(str(text), (), {})
+    if call.name not in optim.SCHEDULES:
+        raise unknown("schedule", call.name, optim.SCHEDULES)
+    try:
+        return optim.SCHEDULES[call.name](*call.args, **dict(call.kwargs))
+    except TypeError as error:
+        raise GlocalError(f"schedule {call.name} cannot take that: {error}.") from error

@@ -1,0 +1,34 @@
+"""FedProx: FedAvg whose clients stay near the received model.
+
+Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: *Federated optimization in heterogeneous networks*,
+MLSys 2020. Client i minimises
+
+    F_i(w_i) + (μ/2) ‖w_i − w‖²
+
+with the norm squared and the half kept, both of which are easily lost. μ = 0 is FedAvg.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from torch import Tensor
+
+from glocal import tree
+from glocal.errors import GlocalError
+from glocal.method import Method
+from glocal.methods.common import Training, local_sgd
+from glocal.task import Task
+from glocal.types import Batch, Downlink, Params
+
+
+def fedprox(*, mu: float = 0.01, **training: Unpack[Training]) -> Method:
+    """FedAvg with a pull of strength ``mu`` towards the received model."""
+    if mu < 0:
+        raise GlocalError(f"mu must be 0 or more, not {mu}.")
+
+    def proximal(task: Task, down: Downlink, w_i: Params, batch: Batch, key: Tensor) -> Tensor:
+        w = down["params"]
+        return task.loss(w_i, batch, key) + 0.5 * mu * tree.sq_norm(tree.sub(w_i, w))
+
+    return Method(local=local_sgd(proximal, **training))

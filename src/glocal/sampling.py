@@ -1,0 +1,96 @@
+"""Who takes part in a round, drawn from the round's key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from glocal import rng
+from glocal.errors import GlocalError
+
+
+class Sampler(Protocol):
+    """Draws cohorts; ``share`` is the probability that a client is in one."""
+
+    def cohort(self, clients: int, key: Tensor) -> Tensor:
+        """Ids in ascending order; may be empty (a skipped round)."""
+        ...
+
+    def share(self, clients: int) -> float:
+        """C."""
+        ...
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Exactly ``number`` clients a round, every set of that size equally likely."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number < 1:
+            raise GlocalError(f"a round needs 1 client or more, not {self.number}.")
+
+    def cohort(self, clients: int, key: Tensor) -> Tensor:
+        """The first ``number`` of a random order."""
+        if self.number > clients:
+            raise GlocalError(
+                f"{self.number} clients a round cannot be drawn from {clients}: ask for fewer."
+            )
+        if self.number == clients:
+            return torch.arange(clients, device=key.device)
+        return rng.permutation(key, clients)[: self.number].sort().values
+
+    def share(self, clients: int) -> float:
+        """``number / K``."""
+        return self.number / clients
+
+
+@dataclass(frozen=True)
+class Fraction:
+    """A fixed share of the clients, at least one: ``max(1, round(C · K))``."""
+
+    fraction: float = 1.0
+
+    def __post_init__(self) -> None:
+        _share("fraction", self.fraction)
+
+    def _fixed(self, clients: int) -> Fixed:
+        return Fixed(max(1, round(self.fraction * clients)))
+
+    def cohort(self, clients: int, key: Tensor) -> Tensor:
+        """As :class:`Fixed` with that number."""
+        return self._fixed(clients).cohort(clients, key)
+
+    def share(self, clients: int) -> float:
+        """The share after rounding."""
+        return self._fixed(clients).share(clients)
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Every client by its own coin of probability ``rate``: what privacy accounting likes best.
+
+    The cohort's size varies; an empty one is a skipped round that still counts for privacy.
+    """
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        _share("rate", self.rate)
+
+    def cohort(self, clients: int, key: Tensor) -> Tensor:
+        """Those whose coin came up."""
+        return (rng.uniform(key, (clients,)) < self.rate).nonzero().flatten()
+
+    def share(self, clients: int) -> float:
+        """The coin's probability."""
+        return self.rate
+
+
+def _share(name: str, value: float) -> None:
+    if not 0 < value <= 1:
+        raise GlocalError(f"{name} must be above 0 and up to 1, not {value}.")

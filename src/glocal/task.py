@@ -1,0 +1,232 @@
+"""A module and a loss as pure functions of parameters: what is trained, and how it is judged.
+
+``loss(params, batch, key)`` is for training: the module in training mode, the batch augmented,
+dropout keyed. ``predict(params, x)`` and ``marks(params, x, y)`` are for judging: evaluation mode,
+no randomness. None of them changes the module.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value
+from torch.nn import functional
+
+from glocal import nn as keyed
+from glocal import rng
+from glocal.errors import GlocalError
+from glocal.types import Batch, Params
+
+Losses = Callable[[Tensor, Tensor], Tensor]
+"""Logits and labels to one loss per example."""
+
+Augment = Callable[[Tensor, Tensor], Tensor]
+"""A batch's inputs and a key to inputs of the same shape; see :mod:`glocal.augment`."""
+
+
+def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy of each example; of a sequence, the mean over its positions."""
+    if y.dim() == 1:
+        return functional.cross_entropy(logits, y, reduction="none")
+    return functional.cross_entropy(logits.transpose(1, -1), y, reduction="none").flatten(1).mean(1)
+
+
+class Task:
+    """Pure functions over the trainable parameters of ``module``.
+
+    Args:
+        module: logits from a batch of inputs. Layers that hold state of their own or draw from
+            torch's global generator are refused with the fix (see :func:`glocal.nn.check`).
+        losses: one loss per example from logits and labels.
+        augment: a keyed function on a batch's inputs, applied in training only.
+        fresh: builds the module anew under torch's seed, for methods that need an initialisation of
+            their own; without it every layer's ``reset_parameters`` is called.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        losses: Losses = cross_entropy,
+        augment: Augment | None = None,
+        fresh: Callable[[], nn.Module] | None = None,
+    ) -> None:
+        keyed.check(module)
+        self.module = copy.deepcopy(module).train()
+        self._judge = copy.deepcopy(module).eval()
+        self.losses = losses
+        self.augment = augment
+        self._fresh = fresh
+        self.names = [n for n, p in module.named_parameters() if p.requires_grad]
+        self._keys = [f"{n}.key" for n, m in self.module.named_modules() if _is_keyed(m)]
+        self.vectorised = True
+
+    @property
+    def params(self) -> Params:
+        """The module's own parameters: where the server starts."""
+        return _trainable(self.module, self.names)
+
+    def plain(self) -> Task:
+        """The same task for one client at a time, where plain autograd costs less."""
+        twin = copy.copy(self)
+        twin.vectorised = False
+        return twin
+
+    def to(self, device: torch.device | str) -> Task:
+        """The same task on another device."""
+        twin = copy.copy(self)
+        twin.module = copy.deepcopy(self.module).to(device)
+        twin._judge = copy.deepcopy(self._judge).to(device)
+        return twin
+
+    def init(self, key: Tensor) -> Params:
+        """A fresh initialisation, the same for the same key."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(rng.seed_of(key))
+            if self._fresh is not None:
+                return _on(self.params, _trainable(self._fresh(), self.names))
+            module = copy.deepcopy(self.module).cpu()
+            for name, layer in module.named_modules():
+                if not any(p.requires_grad for p in layer.parameters(recurse=False)):
+                    continue
+                if not callable(getattr(layer, "reset_parameters", None)):
+                    raise GlocalError(
+                        f"layer {name or 'the model'!r} ({type(layer).__name__}) cannot be "
+                        "initialised anew: give it a reset_parameters() method, or pass a function "
+                        "that builds the model instead of the model."
+                    )
+                layer.reset_parameters()
+            return _on(self.params, _trainable(module, self.names))
+
+    def loss(self, params: Params, batch: Batch, key: Tensor) -> Tensor:
+        """Mean training loss over the examples of a batch; padding has weight 0."""
+        x = batch["x"]
+        if self.augment is not None:
+            x = self.augment(x, rng.fold(key, 0))
+        keys = {name: rng.fold(key, i + 1) for i, name in enumerate(self._keys)}
+        each = self.losses(functional_call(self.module, {**params, **keys}, (x,)), batch["y"])
+        weight = batch["weight"]
+        return (each * weight).sum() / weight.sum().clamp(min=1.0)
+
+    def grad(self, objective: Callable[[Params], Tensor], at: Params) -> tuple[Params, Tensor]:
+        """Gradient and value of a scalar function of parameters."""
+        if self.vectorised:
+            return grad_and_value(objective)(at)
+        leaf = {k: v.detach().requires_grad_() for k, v in at.items()}
+        with torch.enable_grad():
+            value = objective(leaf)
+        # A model may leave a parameter out of its loss (an unused head): its gradient is zero.
+        grads = torch.autograd.grad(value, list(leaf.values()), allow_unused=True)
+        filled = (
+            torch.zeros_like(p) if g is None else g
+            for g, p in zip(grads, leaf.values(), strict=True)
+        )
+        return dict(zip(leaf, filled, strict=True)), value.detach()
+
+    def predict(self, params: Params, x: Tensor) -> Tensor:
+        """Logits, in evaluation mode."""
+        logits: Tensor = functional_call(self._judge, params, (x,))
+        return logits
+
+    def marks(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """Whether each example is right (of a sequence, the share of its positions), its loss."""
+        logits = self.predict(params, x)
+        hit = (logits.argmax(-1) == y).to(logits.dtype)
+        correct = hit.flatten(1).mean(1) if hit.dim() > 1 else hit
+        return {"correct": correct, "loss": self.losses(logits, y)}
+
+    def answers(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """The logits of each example: what any metric can be made of."""
+        return {"logits": self.predict(params, x)}
+
+
+def _is_keyed(layer: nn.Module) -> bool:
+    return "key" in layer._buffers and getattr(layer, "p", 1.0) > 0
+
+
+def _trainable(module: nn.Module, names: list[str]) -> Params:
+    named = dict(module.named_parameters())
+    if not set(names) <= named.keys():
+        raise GlocalError("the function that builds the model gave other parameters than before.")
+    return {n: named[n].detach().clone() for n in names}
+
+
+def _on(like: Params, params: Params) -> Params:
+    return {k: v.to(like[k].device) for k, v in params.items()}
+
+
+def try_out(task: Task, x: Tensor, y: Tensor) -> None:
+    """Run a training step for two clients at once; name the layer that cannot, and the fix.
+
+    The second half of the check at the door: :func:`glocal.nn.check` knows layers by name, this
+    finds in-place tricks, ``.item()`` and ``if tensor:`` in anybody's layer by running it.
+    """
+    batch = {"x": x[:2], "y": y[:2], "weight": torch.ones(len(x[:2]), device=x.device)}
+    logits = _named_layer(task, lambda: task.predict(task.params, batch["x"]), "run")
+    classes = logits.shape[-1] if logits.dim() == y.dim() + 1 else 0
+    if logits.shape[:-1] != batch["y"].shape or classes <= int(y.max()):
+        raise GlocalError(
+            f"the model answers inputs of shape {tuple(batch['x'].shape)} with shape "
+            f"{tuple(logits.shape)}, and the labels go up to {int(y.max())}: it must return one "
+            "score for every class (logits), so give its last layer that many outputs."
+        )
+    before = {n: b.clone() for n, b in task.module.named_buffers()}
+    key = rng.key(0, x.device)
+    plain = task.plain()
+    _named_layer(
+        task, lambda: plain.grad(lambda w: plain.loss(w, batch, key), task.params), "train"
+    )
+    for name, buffer in task.module.named_buffers():
+        if not torch.equal(buffer, before[name]):
+            raise GlocalError(
+                f"the model's buffer {name!r} changes while it trains, which clients would share: "
+                "keep such state in parameters, or use a layer without it (GroupNorm, say)."
+            )
+
+
+def try_vectorised(task: Task, x: Tensor, y: Tensor) -> None:
+    """Raise, with the layer's name and the fix, if the model cannot be vmapped."""
+    batch = {"x": x[:2], "y": y[:2], "weight": torch.ones(len(x[:2]), device=x.device)}
+    stacked = {k: torch.stack([v, v]) for k, v in task.params.items()}
+    keys = rng.fold(rng.key(0, x.device), torch.arange(2, device=x.device))
+
+    def step(w: Params, key: Tensor) -> tuple[Params, Tensor]:
+        return task.grad(lambda p: task.loss(p, batch, key), w)
+
+    _named_layer(
+        task, lambda: torch.func.vmap(step)(stacked, keys), "train for many clients at once"
+    )
+
+
+def _named_layer(task: Task, run: Callable[[], Any], what: str) -> Any:
+    """Run; on failure name the innermost layer that was at work."""
+    inside: list[str] = []
+    hooks = []
+    for module in (task.module, task._judge):
+        for name, layer in module.named_modules():
+            label = f"{name or 'the model'} ({type(layer).__name__})"
+            hooks.append(
+                layer.register_forward_pre_hook(lambda *_, label=label: inside.append(label))
+            )
+            hooks.append(layer.register_forward_hook(lambda *_: inside.pop() and None))
+    try:
+        return run()
+    except GlocalError:
+        raise
+    except Exception as error:  # whatever a user's layer raises
+        where = f"layer {inside[-1]}" if inside else "the model's loss"
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        fix = (
+            "rewrite it without in-place changes, .item(), numpy or `if tensor:`, or choose "
+            "engine='sequential'"
+            if what.endswith("at once")
+            else "check the model against the shape and type of the data"
+        )
+        raise GlocalError(f"{where} cannot {what}: {reason.rstrip('.')}; {fix}.") from error
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,215 @@
+"""The rounds: broadcast, train the cohort, reduce.
+
+Everything that a run is made of between two rounds is in :class:`Progress`, so that a run can be
+put down and taken up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal import rng, server, tree
+from glocal.clients import ClientStore
+from glocal.data.federation import Federation
+from glocal.engines.base import Engine, Work
+from glocal.errors import ClientError, GlocalError
+from glocal.evaluate import Models, federated, validation
+from glocal.ledger import Ledger
+from glocal.local import Local
+from glocal.method import Method, Plan
+from glocal.sampling import Sampler
+from glocal.sharing import size_by_part
+from glocal.task import Task
+from glocal.types import ClientState, Params, Tree, Uplink
+from glocal.weighting import Setting
+
+COHORT, WORK, REDUCE, INIT = range(4)
+"""Children of the seed's key: one for each thing a round draws."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands after ``round`` rounds."""
+
+    server: Tree
+    clients: ClientStore
+    ledger: Ledger
+    stage: int = 0
+    stage_began: int = 0
+    round: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What does not change from round to round."""
+
+    plan: Plan
+    task: Task
+    fed: Federation
+    engine: Engine
+    sampler: Sampler
+    rounds: int
+    seed: int
+    validate_every: int = 0
+    """Validation accuracy is recorded each so many rounds and after the last; 0: after the last."""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise GlocalError(f"rounds must be 1 or more, not {self.rounds}.")
+
+    @property
+    def setting(self) -> Setting:
+        """What the server knows beforehand."""
+        return Setting(len(self.fed), self.sampler.share(len(self.fed)), self.rounds)
+
+    def key(self, purpose: int, *path: int) -> Tensor:
+        """The key for a purpose, and a round or what else it depends on."""
+        key = rng.fold(rng.key(self.seed, self.fed.x.device), purpose)
+        for part in path:
+            key = rng.fold(key, part)
+        return key
+
+    def method(self, progress: Progress) -> Method:
+        """The method of the stage the run is in."""
+        return self.plan.stages[progress.stage].method
+
+    def begin(self, params: Params) -> Progress:
+        """Before the first round."""
+        state = server.begin(self.plan.stages[0].method, self.task, params, self.setting)
+        return Progress(state, ClientStore(len(self.fed), self.fed.x.device), Ledger())
+
+    def run(
+        self, progress: Progress, on_round: Callable[[Progress], None] = lambda progress: None
+    ) -> Progress:
+        """All rounds that are left."""
+        while progress.round < self.rounds:
+            self.one_round(progress)
+            on_round(progress)
+        return progress
+
+    def one_round(self, progress: Progress) -> None:
+        """Broadcast, train the cohort, reduce; then the next stage if this one is over."""
+        method = self.method(progress)
+        local = method.client_half(self.task)
+        down = server.broadcast(method, progress.server, progress.round, self.setting)
+        ids = self.sampler.cohort(len(self.fed), self.key(COHORT, progress.round))
+        line: dict[str, Any] = {"round": progress.round + 1, "cohort": len(ids)}
+        if len(ids):
+            joined = int((~progress.clients.seen[ids.cpu()]).sum())
+            states = progress.clients.gather(ids, self.make(progress, local))
+            work = Work(
+                task=self.task,
+                local=local,
+                fed=self.fed,
+                down=down,
+                ids=ids,
+                states=states,
+                key=self.key(WORK, progress.round),
+                needs_loss=method.weights.needs_loss,
+            )
+            uplink, states = self.engine.round(work)
+            self._check(uplink, progress.round)
+            progress.clients.scatter(ids, states)
+            progress.server, _ = server.reduce(
+                method, progress.server, uplink, self.setting, self.key(REDUCE, progress.round)
+            )
+            progress.ledger = progress.ledger.record(*self._traffic(method, down, uplink, joined))
+            line["update_norm"] = float(tree.sq_norm(uplink.update).sqrt() / len(ids) ** 0.5)
+        else:
+            progress.ledger = progress.ledger.record({}, {})
+        progress.round += 1
+        progress.history.append(line)
+        self._after(progress, line)
+
+    def _after(self, progress: Progress, line: dict[str, Any]) -> None:
+        """Validation where it is due, and the change of stage."""
+        stage = self.plan.stages[progress.stage]
+        last = progress.round == self.rounds
+        every = self.validate_every
+        due = last or stage.goal is not None or (every and progress.round % every == 0)
+        reached = False
+        if due:
+            accuracy, loss = validation(
+                self.task,
+                self.fed,
+                self.engine,
+                self.models(progress),
+                one_for_all=self.one_for_all(progress),
+            )
+            line["val_accuracy"] = float(accuracy.mean())
+            line["val_loss"] = float(loss.mean())
+            reached = stage.goal is not None and line["val_accuracy"] >= stage.goal
+        if len(self.plan.stages) > 1:
+            line["stage"] = stage.name
+        over = reached or (
+            stage.rounds is not None and progress.round - progress.stage_began >= stage.rounds
+        )
+        if over and progress.stage + 1 < len(self.plan.stages) and not last:
+            self._next_stage(progress)
+
+    def _next_stage(self, progress: Progress) -> None:
+        """The next stage starts from what this one ended with; clients start it lazily."""
+        params = server.first_parameters(self.task, progress.server)
+        progress.stage += 1
+        progress.stage_began = progress.round
+        progress.server = server.begin(self.method(progress), self.task, params, self.setting)
+        progress.clients = ClientStore(len(self.fed), self.fed.x.device)
+
+    def make(self, progress: Progress, local: Local) -> Callable[[int], ClientState]:
+        """How a client makes its state when it first takes part in this stage."""
+        params = server.first_parameters(self.task, progress.server)
+
+        def client(i: int) -> ClientState:
+            return local.init(self.task, params, self.key(INIT, progress.stage, i))
+
+        return client
+
+    def models(self, progress: Progress) -> Models:
+        """Every client's candidates, as the run stands."""
+        method = self.method(progress)
+        local = method.client_half(self.task)
+        down = server.broadcast(method, progress.server, progress.round, self.setting)
+        make = self.make(progress, local)
+        return federated(self.task, local, self.engine, down, progress.clients, make)
+
+    def one_for_all(self, progress: Progress) -> bool:
+        """Whether clients keep nothing, so that they all predict with the same model."""
+        local = self.method(progress).client_half(self.task)
+        return not tree.leaves(self.make(progress, local)(0))
+
+    def _traffic(
+        self, method: Method, down: Tree, uplink: Uplink, joined: int
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Numbers that crossed the network in a round, by direction and layer set."""
+        shared, private = size_by_part(self.task.params, method.shared_names(self.task))
+        cohort = len(uplink.ids)
+        control = {"params", "round", "rounds", "lr"}
+        memory = tree.count({k: v for k, v in down.items() if k not in control})
+        extra = tree.count(uplink.extra) + (cohort if uplink.loss is not None else 0)
+        keeps_own = getattr(method.local, "whole_model_in_state", False)
+        first = 0 if keeps_own else private * joined
+        return (
+            _present(shared=shared * cohort, private_start=first, extra=memory * cohort),
+            _present(shared=tree.count(uplink.update), extra=extra),
+        )
+
+    def _check(self, uplink: Uplink, round: int) -> None:
+        finite = torch.ones(len(uplink.ids), dtype=torch.bool, device=uplink.ids.device)
+        for leaf in tree.leaves(uplink.update) + tree.leaves(uplink.extra):
+            finite &= leaf.isfinite().flatten(1).all(1)
+        if not bool(finite.all()):
+            name = self.fed.names[int(uplink.ids[(~finite).nonzero()[0, 0]])]
+            raise ClientError(
+                f"client {name}'s update in round {round + 1} is not finite: it diverged; "
+                "lower the learning rate, as in fedavg(lr=0.01), or look at its data."
+            )
+
+
+def _present(**counts: int) -> dict[str, int]:
+    return {k: v for k, v in counts.items() if v}

@@ -1,0 +1,64 @@
+"""How much each client of a cohort counts: fairness lives in this slot.
+
+A weighting keeps a state across rounds and turns what the cohort sent into weights that sum to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal.types import Tree, Uplink
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the server knows of the federation before the first round."""
+
+    clients: int
+    """K."""
+    fraction: float
+    """C, the share of clients in a round (the sampling probability, where it is one)."""
+    rounds: int
+    """T."""
+
+
+Weigh = Callable[[Tree, Uplink], tuple[Tensor, Tree]]
+
+
+def _no_state(setting: Setting) -> Tree:
+    return {}
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """``weigh(state, uplink)`` gives one weight per client of the cohort and the new state."""
+
+    name: str
+    weigh: Weigh
+    init: Callable[[Setting], Tree] = _no_state
+    needs_loss: bool = False
+    """Whether clients must send the loss of the model they received."""
+
+
+def by_examples() -> Weighting:
+    """In proportion to training examples: ``p_i = n_i / Σ n`` (McMahan et al., AISTATS 2017)."""
+
+    def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
+        n = uplink.n.to(torch.float32)
+        return n / n.sum(), state
+
+    return Weighting("by-examples", weigh)
+
+
+def uniform() -> Weighting:
+    """Every client the same: ``p_i = 1/|S|``."""
+
+    def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
+        n = uplink.n.to(torch.float32)
+        return torch.full_like(n, 1.0 / len(n)), state
+
+    return Weighting("uniform", weigh)

@@ -1,0 +1,155 @@
+"""The yardstick: what each client could do alone.
+
+Every client trains the same model family on its own data, once for each learning rate of a small
+grid, and keeps the weights of the rate and epoch that did best on its own validation data (highest
+accuracy, ties to the lower loss). A rate is given up after ``patience`` epochs without a better
+one. All clients and all rates train as one program where the engine can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal import rng, tree
+from glocal.data.federation import Federation
+from glocal.engines.base import Engine, Work
+from glocal.errors import ClientError
+from glocal.evaluate import score
+from glocal.methods.local import Alone
+from glocal.task import Task
+from glocal.types import Params, Tree
+
+BLOCK_BYTES = 1 << 30
+"""Bytes of models, of all rates, that train at once."""
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """Each client's own model, stacked, and how it was found."""
+
+    models: Params
+    rate: Tensor
+    """[clients] the learning rate that did best on validation data."""
+    epoch: Tensor
+    """[clients] after how many epochs."""
+    val_accuracy: Tensor
+    """[clients] what it reached there."""
+
+
+Tick = Callable[[int, int], None]
+"""Epochs done and epochs at most, over all blocks of clients."""
+
+
+def measure(
+    task: Task,
+    fed: Federation,
+    engine: Engine,
+    alone: Alone,
+    seed: int,
+    tick: Tick = lambda done, total: None,
+) -> Yardstick:
+    """Train every client alone."""
+    per_client = 4 * tree.count(task.params) * len(alone.rates) * 3
+    everyone = torch.arange(len(fed), device=fed.x.device)
+    blocks = torch.split(everyone, max(1, BLOCK_BYTES // per_client))
+    total = len(blocks) * alone.max_epochs
+    parts = []
+    for b, ids in enumerate(blocks):
+
+        def block_tick(epoch: int, b: int = b) -> None:
+            tick(b * alone.max_epochs + epoch, total)
+
+        parts.append(_block(task, fed, engine, alone, seed, ids, block_tick))
+    return Yardstick(
+        tree.cat([p.models for p in parts]),
+        torch.cat([p.rate for p in parts]),
+        torch.cat([p.epoch for p in parts]),
+        torch.cat([p.val_accuracy for p in parts]),
+    )
+
+
+def _block(
+    task: Task,
+    fed: Federation,
+    engine: Engine,
+    alone: Alone,
+    seed: int,
+    ids: Tensor,
+    tick: Callable[[int], None],
+) -> Yardstick:
+    device = ids.device
+    root = rng.fold(rng.key(seed, device), 0xA10E)
+    rates = torch.tensor(alone.rates, device=device)
+    runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
+    state = _start(task, alone, ids, rates, root)
+    best = _Best(state["w"], runs)
+    racing = torch.arange(len(runs), device=device)
+    for epoch in range(alone.max_epochs):
+        down = {"params": {}, "lr": torch.tensor(alone.schedule(epoch), device=device)}
+        work = Work(
+            task, alone, fed, down, runs[racing], tree.row(state, racing), rng.fold(root, epoch + 1)
+        )
+        _, new = engine.round(work)
+        accuracy, loss = score(task, fed, engine, new["w"], fed.val, runs[racing])
+        best.offer(racing, new["w"], accuracy, loss, epoch + 1)
+        state = _put(state, racing, new)
+        # A run whose loss is no longer finite has a rate too high for it: it will not come back.
+        racing = racing[(epoch + 1 - best.epoch[racing] < alone.patience) & loss.isfinite()]
+        tick(epoch + 1)
+        if len(racing) == 0:
+            break
+    tick(alone.max_epochs)
+    return best.by_client(ids, rates, fed)
+
+
+def _start(task: Task, alone: Alone, ids: Tensor, rates: Tensor, root: Tensor) -> Tree:
+    """One fresh initialisation for each client, the same for all of its rates."""
+    states = [alone.init(task, {}, rng.fold(rng.fold(root, 0), i)) for i in ids]
+    stacked = tree.map(lambda x: x.repeat_interleave(len(rates), 0), tree.stack(states))
+    return {**stacked, "lr": rates.repeat(len(ids))}
+
+
+def _put(state: Tree, rows: Tensor, new: Tree) -> Tree:
+    return tree.map(lambda old, x: old.index_copy(0, rows, x), state, new)
+
+
+class _Best:
+    """The best weights of every run so far, by validation accuracy, then loss."""
+
+    def __init__(self, w: Params, runs: Tensor) -> None:
+        self.w = w
+        self.accuracy = torch.full((len(runs),), -1.0, device=runs.device)
+        self.loss = torch.full((len(runs),), torch.inf, device=runs.device)
+        self.epoch = torch.zeros(len(runs), dtype=torch.int64, device=runs.device)
+
+    def offer(self, rows: Tensor, w: Params, accuracy: Tensor, loss: Tensor, epoch: int) -> None:
+        better = (accuracy > self.accuracy[rows]) | (
+            (accuracy == self.accuracy[rows]) & (loss < self.loss[rows])
+        )
+        better &= loss.isfinite()
+        won = rows[better]
+        self.w = _put(self.w, won, tree.row(w, better))
+        self.accuracy[won] = accuracy[better]
+        self.loss[won] = loss[better]
+        self.epoch[won] = epoch
+
+    def by_client(self, ids: Tensor, rates: Tensor, fed: Federation) -> Yardstick:
+        grid = (len(ids), len(rates))
+        accuracy, loss = self.accuracy.view(grid), self.loss.view(grid)
+        top = accuracy.amax(1, keepdim=True)
+        if bool((top < 0).any()):
+            name = fed.names[int(ids[(top.flatten() < 0).nonzero()[0, 0]])]
+            tried = ", ".join(f"{r:g}" for r in rates.tolist())
+            raise ClientError(
+                f"client {name} cannot train alone: its loss is not finite at rates {tried}: "
+                "give the yardstick lower ones, as in local(lr=0.001), or look at its data."
+            )
+        chosen = torch.where(accuracy == top, loss, torch.inf).argmin(1)
+        flat = torch.arange(len(ids), device=ids.device) * len(rates) + chosen
+        return Yardstick(
+            tree.row(self.w, flat), rates[chosen], self.epoch[flat], self.accuracy[flat]
+        )
