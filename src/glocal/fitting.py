@@ -230,7 +230,7 @@ def _bench(
     return Bench(fed, task, runner, seed, key)
 
 
-_YARDSTICKS: OrderedDict[tuple[str, Alone], tuple[Yardstick, Outcome]] = OrderedDict()
+_YARDSTICKS: OrderedDict[str, tuple[Yardstick, Outcome]] = OrderedDict()
 """The last few, so that methods compared on one federation share theirs."""
 
 
@@ -238,7 +238,7 @@ def _measured(
     bench: Bench, alone: Alone, tick: Callable[[int, int], None]
 ) -> tuple[Yardstick, Outcome]:
     """The yardstick: trained once for a federation, a model and a seed."""
-    key = (bench.key, alone)
+    key = f"{bench.key} {alone.label}"
     if key not in _YARDSTICKS:
         yard = measure(bench.task, bench.fed, bench.engine, alone, bench.seed, tick)
         judged = outcomes(

@@ -39,7 +39,7 @@ def local(
         raise GlocalError(f"grid must hold learning rates above 0, not {grid}.")
     if max_epochs < 1 or patience < 1:
         raise GlocalError("max_epochs and patience must be 1 or more.")
-    settings: Training = {"batch_size": 10, "epochs": 1, "momentum": 0.5, **training, "lr": 1.0}
+    settings: Training = {"batch_size": 10, "epochs": 1, **training, "lr": 1.0}
     alone = Alone(
         opt=client_optimiser(**settings),
         rates=rates,
@@ -48,6 +48,7 @@ def local(
         batch_size=settings["batch_size"],
         epochs=settings["epochs"],
         schedule=schedule(settings.get("schedule", "constant")),
+        label=f"{sorted(settings.items())} {rates} {max_epochs} {patience}",
     )
     return Method(local=alone, shared=nothing())
 
@@ -63,6 +64,8 @@ class Alone:
     batch_size: int = 10
     epochs: int = 1
     schedule: Schedule = field(default_factory=constant)
+    label: str = ""
+    """Equal for equal settings: a yardstick is measured once for each."""
     whole_model_in_state = True
 
     def __post_init__(self) -> None:
