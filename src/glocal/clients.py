@@ -27,13 +27,10 @@ class ClientStore:
         """The states of ``ids``, stacked; ``make(client)`` for those not there yet."""
         host = ids.cpu()
         fresh = {int(i): make(int(i)) for i in host[~self.seen[host]].tolist()}
-        if self.rows is None or not tree.leaves(self.rows):
-            if not fresh:
-                return {}
-            return tree.to(tree.stack([fresh[int(i)] for i in host.tolist()]), self.device)
+        kept = self.rows or {}
         if not fresh:
-            return tree.row(self.rows, ids)
-        states = [fresh[i] if i in fresh else tree.row(self.rows, i) for i in host.tolist()]
+            return tree.row(kept, ids)
+        states = [fresh[i] if i in fresh else tree.row(kept, i) for i in host.tolist()]
         return tree.to(tree.stack(states), self.device)
 
     def scatter(self, ids: Tensor, states: Tree) -> None:
@@ -47,8 +44,11 @@ class ClientStore:
                 ),
                 states,
             )
-        for kept, new in zip(tree.leaves(self.rows), tree.leaves(states), strict=True):
+
+        def put(kept: Tensor, new: Tensor) -> None:
             kept[ids] = new
+
+        tree.map(put, self.rows, states)  # by name: files do not keep the order of leaves
 
     def saved(self) -> tuple[Tensor, Tree]:
         """Which clients have a state, and those states, stacked."""

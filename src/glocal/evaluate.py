@@ -82,7 +82,7 @@ def outcomes(
         engine: What runs the models.
         models: Every client's candidates.
         pool: Examine every client's model on all clients' test data too.
-        one_for_all: All clients have the same model, so it is examined once.
+        one_for_all: All clients have the same candidates: if it is one, it is examined once.
     """
     everyone = torch.arange(len(fed), device=fed.x.device)
     pooled = fed.test.rows.unsqueeze(0)
@@ -96,8 +96,8 @@ def outcomes(
             values.append(metrics.METRICS[name](logits, y))
         own.append(metrics.correct(logits, y).cpu())
 
-    if one_for_all:
-        name, model = next(iter(models(everyone[:1]).items()))
+    if one_for_all and (only := _only(models(everyone[:1]))):
+        name, model = only
         logits = engine.examine(task.answers, model, fed.x, fed.y, pooled)["logits"][0]
         for k in range(len(fed)):
             mine = slice(int(fed.test.start[k]), int(fed.test.start[k + 1]))
@@ -152,8 +152,8 @@ def validation(
 ) -> tuple[Tensor, Tensor]:
     """Every client's validation accuracy and loss, with its best candidate."""
     everyone = torch.arange(len(fed), device=fed.x.device)
-    if one_for_all:
-        _, model = next(iter(models(everyone[:1]).items()))
+    if one_for_all and (only := _only(models(everyone[:1]))):
+        _, model = only
         marks = engine.examine(task.marks, model, fed.x, fed.y, fed.val.rows.unsqueeze(0))
         n = fed.val.counts()
         owner = torch.repeat_interleave(everyone, n)
@@ -167,6 +167,11 @@ def validation(
         model, _ = pick(task, fed, engine, models(ids), ids)
         parts.append(score(task, fed, engine, model, fed.val, ids))
     return torch.cat([a for a, _ in parts]), torch.cat([b for _, b in parts])
+
+
+def _only(candidates: dict[str, Params]) -> tuple[str, Params] | None:
+    """The candidate, if there is no other: of several, each client picks its own."""
+    return next(iter(candidates.items())) if len(candidates) == 1 else None
 
 
 def _chunk(task: Task, fed: Federation) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glocal import engines, models, rng, server, tree
+from glocal import engines, models, rng, runs, server, tree
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.errors import GlocalError
@@ -47,10 +47,18 @@ class Run:
     """mean, worst10, better_off, worse_off, undecided, params_up and more."""
     history: list[dict[str, Any]]
     """A line for each round (for each epoch of ``local``: none)."""
+    data: dict[str, Any]
+    """Where the data came from and how it was dealt."""
     states: Tree
     """What the clients keep: ``ids`` and their states, stacked (of ``local``: their models)."""
     settings: dict[str, Any]
     """Everything that was chosen, by the caller or by rule."""
+    yardstick: bool = False
+    """Whether this is the yardstick itself: its benefit is 0 by definition."""
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``result.json`` and the models to a new folder."""
+        runs.save(self, runs.prepare(Path(folder)))
 
     def __repr__(self) -> str:
         """The verdict in a line."""
@@ -72,6 +80,8 @@ class Bench:
     seed: int
     key: str
     """Equal for benches on which a yardstick would come out the same."""
+    own: tuple[object, ...]
+    """The caller's objects whose ids are in the key: an id means something while they live."""
 
 
 def fit(
@@ -134,6 +144,8 @@ def fit(
         for r in range(repeats):
             suffix = f" ({r + 1} of {repeats})" if repeats > 1 else ""
             bench = _bench(fed, model, seed, r, engine, device, init, losses, augment)
+            for stage in plan.stages:
+                stage.method.shared_names(bench.task)  # refuses what does not fit the model
             yard, judged = _measured(bench, alone, partial(report, f"alone{suffix}"))
             if isinstance(own, Alone):
                 trials.append(Trial(bench.fed, judged, judged, Ledger()))
@@ -182,7 +194,17 @@ def fit(
         "device": device,
     }
     assert first is not None  # repeats is 1 or more
-    return Run(name, first.model, rows, summary, first.history, first.states, settings)
+    return Run(
+        method=name,
+        model=first.model,
+        clients=rows,
+        summary=summary,
+        history=first.history,
+        states=first.states,
+        data=fed.describe,
+        settings=settings,
+        yardstick=isinstance(own, Alone),
+    )
 
 
 @dataclass(frozen=True)
@@ -226,11 +248,13 @@ def _bench(
     digest = hashlib.sha256(label.encode())
     for leaf in task.params.values():
         digest.update(leaf.cpu().numpy().tobytes())
-    key = f"{fed.fingerprint} {digest.hexdigest()} {seed} {where} {id(losses)} {id(augment)}"
-    return Bench(fed, task, runner, seed, key)
+    own = (losses, augment, None if isinstance(model, str) else model)
+    ids = " ".join(str(id(part)) for part in own)
+    key = f"{fed.fingerprint} {digest.hexdigest()} {seed} {where} {runner.name} {ids}"
+    return Bench(fed, task, runner, seed, key, own)
 
 
-_YARDSTICKS: OrderedDict[str, tuple[Yardstick, Outcome]] = OrderedDict()
+_YARDSTICKS: OrderedDict[str, tuple[Yardstick, Outcome, object]] = OrderedDict()
 """The last few, so that methods compared on one federation share theirs."""
 
 
@@ -248,10 +272,11 @@ def _measured(
             lambda ids: {"own": tree.row(yard.models, ids)},
             pool=pool_is_valid(bench.fed),
         )
-        _YARDSTICKS[key] = (yard, judged)
+        _YARDSTICKS[key] = (yard, judged, bench.own)
         while len(_YARDSTICKS) > 8:
             _YARDSTICKS.popitem(last=False)
-    return _YARDSTICKS[key]
+    yard, judged, _ = _YARDSTICKS[key]
+    return yard, judged
 
 
 def _alone(yardstick: Method | str | None) -> Alone:

@@ -112,7 +112,6 @@ class LSTM(nn.Module):
         self.num_layers = num_layers
         self.bias = bias
         self.batch_first = batch_first
-        bound = 1.0 / math.sqrt(hidden_size)
         for i in range(num_layers):
             shapes: dict[str, tuple[int, ...]] = {
                 "weight_ih": (4 * hidden_size, hidden_size if i else input_size),
@@ -122,9 +121,15 @@ class LSTM(nn.Module):
             }
             for name, shape in shapes.items():
                 if bias or not name.startswith("bias"):
-                    value = torch.empty(shape).uniform_(-bound, bound)
-                    self.register_parameter(f"{name}_l{i}", nn.Parameter(value))
+                    self.register_parameter(f"{name}_l{i}", nn.Parameter(torch.empty(shape)))
+        self.reset_parameters()
         self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(num_layers - 1))
+
+    def reset_parameters(self) -> None:
+        """Uniform within 1 / √hidden, as ``nn.LSTM``."""
+        bound = 1.0 / math.sqrt(self.hidden_size)
+        for weight in self.parameters(recurse=False):
+            nn.init.uniform_(weight, -bound, bound)
 
     def forward(
         self, x: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None

@@ -94,6 +94,8 @@ def _adam(
 ) -> Optimizer:
     _positive(lr=lr, eps=eps)
     _not_negative(beta1=beta1, beta2=beta2, weight_decay=weight_decay)
+    if max(beta1, beta2) >= 1:
+        raise GlocalError(f"beta1 and beta2 must be below 1, not {beta1} and {beta2}.")
 
     def init(params: Params) -> Tree:
         first = next(iter(params.values()), torch.zeros(()))

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value
+from torch.func import grad_and_value
 from torch.nn import functional
 
 from glocal import nn as keyed
@@ -58,6 +58,7 @@ class Task:
         keyed.check(module)
         self.module = copy.deepcopy(module).train()
         self._judge = copy.deepcopy(module).eval()
+        self._train_call, self._judge_call = _Pure(self.module), _Pure(self._judge)
         self.losses = losses
         self.augment = augment
         self._fresh = fresh
@@ -81,6 +82,7 @@ class Task:
         twin = copy.copy(self)
         twin.module = copy.deepcopy(self.module).to(device)
         twin._judge = copy.deepcopy(self._judge).to(device)
+        twin._train_call, twin._judge_call = _Pure(twin.module), _Pure(twin._judge)
         return twin
 
     def init(self, key: Tensor) -> Params:
@@ -108,7 +110,7 @@ class Task:
         if self.augment is not None:
             x = self.augment(x, rng.fold(key, 0))
         keys = {name: rng.fold(key, i + 1) for i, name in enumerate(self._keys)}
-        each = self.losses(functional_call(self.module, {**params, **keys}, (x,)), batch["y"])
+        each = self.losses(self._train_call({**params, **keys}, x), batch["y"])
         weight = batch["weight"]
         return (each * weight).sum() / weight.sum().clamp(min=1.0)
 
@@ -129,8 +131,7 @@ class Task:
 
     def predict(self, params: Params, x: Tensor) -> Tensor:
         """Logits, in evaluation mode."""
-        logits: Tensor = functional_call(self._judge, params, (x,))
-        return logits
+        return self._judge_call(params, x)
 
     def marks(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """Whether each example is right (of a sequence, the share of its positions), its loss."""
@@ -142,6 +143,41 @@ class Task:
     def answers(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """The logits of each example: what any metric can be made of."""
         return {"logits": self.predict(params, x)}
+
+
+class _Pure:
+    """A module as a function of its named tensors: ``torch.func.functional_call``, made once.
+
+    That one walks the whole module at every call to find out which tensors go where and which are
+    tied, which takes as long as a small model's forward pass.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        places: dict[int, list[tuple[dict[str, Any], str]]] = {}
+        tensors: dict[str, Tensor | None] = {}
+        for path, layer in module.named_modules():
+            for held in (layer._parameters, layer._buffers):
+                for name, tensor in held.items():
+                    tensors[f"{path}.{name}" if path else name] = tensor
+                    places.setdefault(id(tensor), []).append((held, name))
+        self.places = {n: places[id(t)] for n, t in tensors.items() if t is not None}
+
+    def __call__(self, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
+        """The module's answer to ``x`` with these tensors in place of its own."""
+        own = [
+            (held, key, held[key], tensor)
+            for name, tensor in tensors.items()
+            for held, key in self.places[name]
+        ]
+        try:
+            for held, key, _, tensor in own:
+                held[key] = tensor
+            answer: Tensor = self.module(x)
+            return answer
+        finally:
+            for held, key, before, _ in own:
+                held[key] = before
 
 
 def _is_keyed(layer: nn.Module) -> bool:

@@ -33,9 +33,9 @@ def flatten(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
             yield f"{prefix}{k}", v
 
 
-def unflatten(flat: dict[str, Tensor]) -> Tree:
-    """The inverse of :func:`flatten` (empty subtrees are not kept)."""
-    tree: Tree = {}
+def unflatten(flat: dict[str, Tensor], like: Tree | None = None) -> Tree:
+    """The inverse of :func:`flatten`; empty subtrees are kept where ``like`` has them."""
+    tree: Tree = {} if like is None else _branches(like)
     for name, leaf in flat.items():
         *path, last = name.split("/")
         node = tree
@@ -43,6 +43,11 @@ def unflatten(flat: dict[str, Tensor]) -> Tree:
             node = node.setdefault(part, {})
         node[last] = leaf
     return tree
+
+
+def _branches(tree: Tree) -> Tree:
+    """The tree without its leaves."""
+    return {k: _branches(v) for k, v in tree.items() if isinstance(v, dict)}
 
 
 def structure(tree: Tree) -> Any:
@@ -99,7 +104,8 @@ def zeros(tree: Tree) -> Tree:
 
 def dot(a: Params, b: Params) -> Tensor:
     """``⟨a, b⟩`` over all leaves as one vector."""
-    return torch.stack([(x * y).sum() for x, y in zip(leaves(a), leaves(b), strict=True)]).sum()
+    products = leaves(map(lambda x, y: (x * y).sum(), a, b))
+    return torch.stack(products).sum() if products else torch.zeros(())
 
 
 def sq_norm(a: Params) -> Tensor:

@@ -162,7 +162,7 @@ def quantity(
 
 def _concentration(a: float, length: int) -> npt.NDArray[np.float64]:
     """The parameter (a, …, a) of a Dirichlet distribution."""
-    if positive(a, "a") > 1e6:
+    if positive(a, "the a of a partition such as dirichlet(a)") > 1e6:
         raise GlocalError(f"a = {a:g} is past 1e6, where all shares are equal: use iid.")
     return np.full(length, float(a))
 

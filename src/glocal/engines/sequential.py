@@ -69,37 +69,34 @@ def one_client(
 ) -> tuple[Params, ClientState, Tree, Tensor, int]:
     """One client's round: update, new state, extras, loss of the received model, examples."""
     task, local, fed, down = work.task.plain(), work.local, work.fed, work.down
-    ids, key = work.ids[i : i + 1], work.keys[i]
+    ids, key = work.ids[i : i + 1], rng.fold(work.key, work.ids[i])
     stage = "start"
     try:
         loss = torch.zeros((), device=work.ids.device)
         if work.needs_loss:
             stage = "loss of the received model"
-            rows, _ = padded_rows(fed.train, ids)
+            every, _ = padded_rows(fed.train, ids)
             received = local.received(task, down, client)
             pieces = [
                 task.losses(task.predict(received, fed.x[piece]), fed.y_train[piece])
-                for piece in torch.split(rows[0], PIECE)
+                for piece in torch.split(every[0], PIECE)
             ]
             loss = torch.cat(pieces).mean()
         carry = local.start(task, down, client)
         for p, phase in enumerate(local.phases):
             phase_key = rng.fold(key, p)
             batches = plan(fed.train, ids, phase_key.view(1), phase.epochs, local.batch_size)
-            step_keys = rng.fold(
-                rng.fold(phase_key, -2), torch.arange(len(batches.rows[0])).to(ids)
-            )
-            live = batches.weight[0].sum(-1).long().tolist()
-            for t in range(int(batches.steps[0])):
+            steps = torch.arange(len(batches.rows[0]), device=ids.device)
+            step_keys = rng.fold(rng.fold(phase_key, -2), steps)
+            # The real examples of every step, without the padding of a short batch.
+            real = batches.weight[0] > 0
+            sizes = real.sum(-1).tolist()
+            rows = torch.split(batches.rows[0][real], sizes)
+            weight = torch.split(batches.weight[0][real], sizes)
+            for t, (own, w, step_key) in enumerate(zip(rows, weight, step_keys, strict=True)):
                 stage = f"{phase.name}, step {t}"
-                # Real examples come first, so a short batch is a slice: no padding to compute.
-                rows = batches.rows[0, t, : live[t]]
-                batch = {
-                    "x": fed.x[rows],
-                    "y": fed.y_train[rows],
-                    "weight": batches.weight[0, t, : live[t]],
-                }
-                carry = phase.step(task, down, carry, batch, step_keys[t])
+                batch = {"x": fed.x[own], "y": fed.y_train[own], "weight": w}
+                carry = phase.step(task, down, carry, batch, step_key)
         stage = "finish"
         update, state, extra = local.finish(task, down, carry)
     except GlocalError:

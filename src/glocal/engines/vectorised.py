@@ -15,7 +15,7 @@ from torch.func import vmap
 
 from glocal import rng, tree
 from glocal.engines.base import PIECE, Look, Work, padded_rows
-from glocal.engines.batches import plan
+from glocal.engines.batches import Batches, plan
 from glocal.engines.sequential import Sequential, client_message
 from glocal.errors import ClientError, GlocalError
 from glocal.local import Local, Phase
@@ -114,14 +114,13 @@ def _cohort(work: Work, stage: list[str]) -> tuple[Uplink, Tree]:
             rng.fold(phase_keys, -2).unsqueeze(-1), torch.arange(total, device=keys.device)
         )
         step = vmap(_bound(task, down, phase))
-        racing = _Racing(batches.steps, carry)
+        racing = _Racing(batches, step_keys, carry)
         for t in range(total):
             stage[0] = f"{phase.name}, step {t}"
             racing.retire(t)
-            who = racing.who.to(keys.device)
-            rows = batches.rows[who, t]
-            batch = {"x": fed.x[rows], "y": fed.y_train[rows], "weight": batches.weight[who, t]}
-            racing.advance(step(racing.carry, batch, step_keys[who, t]), t)
+            rows = racing.rows[:, t]
+            batch = {"x": fed.x[rows], "y": fed.y_train[rows], "weight": racing.weight[:, t]}
+            racing.advance(step(racing.carry, batch, racing.keys[:, t]), t)
         carry = racing.everybody()
     stage[0] = "finish"
     update, states, extra = vmap(lambda c, _: local.finish(task, down, c))(carry, keys)
@@ -132,27 +131,34 @@ def _cohort(work: Work, stage: list[str]) -> tuple[Uplink, Tree]:
 class _Racing:
     """The clients that still have batches, stacked; the finished ones frozen or set aside."""
 
-    def __init__(self, steps: Tensor, carry: Carry) -> None:
-        self.steps = steps
-        self.who = torch.arange(len(steps))
+    def __init__(self, batches: Batches, keys: Tensor, carry: Carry) -> None:
+        self.steps = batches.steps
+        self.who = torch.arange(len(self.steps))
+        self.rows, self.weight, self.keys = batches.rows, batches.weight, keys
         self.carry = carry
         self.finished: list[tuple[Tensor, Carry]] = []
+        self.shortest = int(self.steps.min())
 
     def retire(self, t: int) -> None:
         """Set the finished aside once they are half of the stack: they would only cost time."""
+        if t < self.shortest:
+            return
         live = self.steps[self.who] > t
-        if int(live.sum()) * 2 <= len(self.who):
-            self.finished.append((self.who[~live], tree.row(self.carry, ~live)))
-            self.who, self.carry = self.who[live], tree.row(self.carry, live)
+        if int(live.sum()) * 2 > len(self.who):
+            return
+        here = live.to(self.rows.device)
+        self.finished.append((self.who[~live], tree.row(self.carry, ~here)))
+        self.who, self.carry = self.who[live], tree.row(self.carry, here)
+        self.rows, self.weight, self.keys = self.rows[here], self.weight[here], self.keys[here]
+        self.shortest = int(self.steps[self.who].min())
 
     def advance(self, new: Carry, t: int) -> None:
         """Take the step for those that had a batch; freeze the others."""
-        live = self.steps[self.who] > t
-        if bool(live.all()):
+        if t < self.shortest:
             self.carry = new
         else:
-            device = tree.leaves(new)[0].device
-            self.carry = tree.where(live.to(device), new, self.carry)
+            live = (self.steps[self.who] > t).to(self.rows.device)
+            self.carry = tree.where(live, new, self.carry)
 
     def everybody(self) -> Carry:
         """All clients again, in the cohort's order."""

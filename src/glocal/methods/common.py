@@ -23,7 +23,7 @@ class Training(TypedDict, total=False):
     schedule: str | Call
 
 
-DEFAULTS: Training = {"lr": 0.1, "batch_size": 10, "epochs": 1}
+DEFAULTS: Training = {"lr": 0.1, "batch_size": 10, "epochs": 2}
 
 
 def local_sgd(objective: Objective = plain_loss, **training: Unpack[Training]) -> LocalSGD:

@@ -1,0 +1,5 @@
+"""``python -m glocal`` is ``glocal``."""
+
+from glocal.cli import main
+
+main()

@@ -1,0 +1,395 @@
+"""The command line. Nothing heavy is imported until a command needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+import typer
+
+from glocal.errors import GlocalError
+
+if TYPE_CHECKING:
+    from glocal.fitting import Run
+    from glocal.settings import Settings
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Federated learning in which every participant is better off: who is, by how much, and "
+    "who is not?\n\nStart with 'glocal compare': it trains a few methods on embedded data and sets "
+    "every client against the model it could train alone.",
+)
+
+DEFAULT_COMPARISON = ["local", "fedavg", "fedprox"]
+
+Data = Annotated[
+    str,
+    typer.Option(
+        help="A data set ('glocal data' lists them), or your own .csv or .npz file.",
+        rich_help_panel="Data",
+    ),
+]
+Clients = Annotated[
+    int, typer.Option(help="How many clients the data is dealt among.", rich_help_panel="Data")
+]
+Partition = Annotated[
+    str | None,
+    typer.Option(
+        help="How it is dealt: iid, dirichlet(0.3), dirichlet-clients(0.3), classes(2), shards(2), "
+        "quantity(0.5), by(column). Default: the data's own clients, or dirichlet(0.3).",
+        rich_help_panel="Data",
+    ),
+]
+Transform = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--transform",
+        help="Change some clients' data, as in 'rotate(90, clients=5)' or 'pair-noise(0.4)'; may "
+        "be given several times.",
+        rich_help_panel="Data",
+    ),
+]
+Label = Annotated[
+    str, typer.Option(help="The label column of a .csv file.", rich_help_panel="Data")
+]
+Client = Annotated[
+    str, typer.Option(help="The client column of a .csv file.", rich_help_panel="Data")
+]
+Model = Annotated[
+    str,
+    typer.Option(
+        help="A model such as mlp, 'mlp(200,200)', lenet, cnn, resnet10; or your own, as "
+        "net.py:Name ('glocal methods' lists all).",
+        rich_help_panel="Training",
+    ),
+]
+Init = Annotated[
+    str | None,
+    typer.Option(
+        help="Start from the weights in this .safetensors file.", rich_help_panel="Training"
+    ),
+]
+Augment = Annotated[
+    str | None,
+    typer.Option(help="Augment training images, as in 'crop(4)+flip'.", rich_help_panel="Training"),
+]
+Rounds = Annotated[int, typer.Option(help="Communication rounds.", rich_help_panel="Training")]
+FractionOf = Annotated[
+    float, typer.Option(help="Share of clients in a round.", rich_help_panel="Training")
+]
+Sampled = Annotated[
+    int | None,
+    typer.Option(help="Clients in a round, instead of --fraction.", rich_help_panel="Training"),
+]
+PoissonOption = Annotated[
+    bool,
+    typer.Option(
+        "--poisson",
+        help="Each client is in a round by its own coin of that probability.",
+        rich_help_panel="Training",
+    ),
+]
+Repeats = Annotated[
+    int,
+    typer.Option(
+        help="Repeat on other splits and seeds; verdicts pool over them, so fewer stay undecided.",
+        rich_help_panel="Judging",
+    ),
+]
+Yardstick = Annotated[
+    str,
+    typer.Option(
+        help="How clients train alone, as in 'local(max_epochs=200)'.", rich_help_panel="Judging"
+    ),
+]
+ValidateEvery = Annotated[
+    int,
+    typer.Option(
+        help="Record validation accuracy each so many rounds (0: after the last).",
+        rich_help_panel="Judging",
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Of everything drawn: same seed, same result.")]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        help="sequential, vectorised, or auto (by model and device).",
+        rich_help_panel="Machine",
+    ),
+]
+Device = Annotated[str, typer.Option(help="cpu or cuda.", rich_help_panel="Machine")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="The run folder; a new one under runs/ by default.", rich_help_panel="Output"
+    ),
+]
+Json = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", help="Also write all figures to this file ('-': print).", rich_help_panel="Output"
+    ),
+]
+
+
+@app.command()
+def compare(
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[METHOD]...",
+            help="What to compare, as in: local fedavg 'fedprox(mu=0.1)' 'fedavg+adam(lr=0.01)'. "
+            f"Default: {' '.join(DEFAULT_COMPARISON)}.",
+        ),
+    ] = None,
+    data: Data = "digits",
+    clients: Clients = 20,
+    partition: Partition = None,
+    transform: Transform = None,
+    label: Label = "label",
+    client: Client = "client",
+    model: Model = "mlp",
+    init: Init = None,
+    augment: Augment = None,
+    rounds: Rounds = 50,
+    fraction: FractionOf = 1.0,
+    sampled: Sampled = None,
+    poisson: PoissonOption = False,
+    repeats: Repeats = 1,
+    yardstick: Yardstick = "local",
+    validate_every: ValidateEvery = 0,
+    seed: Seed = 0,
+    engine: EngineOption = "auto",
+    device: Device = "cpu",
+    out: Out = None,
+    json: Json = None,
+) -> None:
+    """Train several methods on one federation: who is better off than alone?
+
+    Every client is set against its own yardstick, the best model it could train by itself.
+
+    Examples:
+      glocal compare
+
+      glocal compare fedavg 'fedprox(mu=0.1)' --partition 'classes(2)' --repeats 5
+
+      glocal compare fedavg --data hospitals.csv --client hospital --label outcome
+    """
+    from glocal.settings import from_mapping
+
+    settings = from_mapping(_chosen(locals()))
+    specs = list(dict.fromkeys(methods or DEFAULT_COMPARISON))
+    _train(specs, settings, out, json, kind="compare")
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    method: Annotated[
+        str,
+        typer.Argument(
+            metavar="METHOD|FILE.toml",
+            help="A method, as in 'fedprox(mu=0.1)'; or a file with a method and settings of the "
+            "same names as these options (options given here win).",
+        ),
+    ],
+    data: Data = "digits",
+    clients: Clients = 20,
+    partition: Partition = None,
+    transform: Transform = None,
+    label: Label = "label",
+    client: Client = "client",
+    model: Model = "mlp",
+    init: Init = None,
+    augment: Augment = None,
+    rounds: Rounds = 50,
+    fraction: FractionOf = 1.0,
+    sampled: Sampled = None,
+    poisson: PoissonOption = False,
+    repeats: Repeats = 1,
+    yardstick: Yardstick = "local",
+    validate_every: ValidateEvery = 0,
+    seed: Seed = 0,
+    engine: EngineOption = "auto",
+    device: Device = "cpu",
+    out: Out = None,
+    json: Json = None,
+) -> None:
+    """Train one method and show every client's row.
+
+    Examples:
+      glocal run fedavg --rounds 20
+
+      glocal run runs/2026-01-31-120000-fedavg/settings.toml --seed 1
+    """
+    from dataclasses import asdict
+
+    from glocal.settings import from_mapping, read
+
+    given = _chosen(locals())
+    if method.endswith(".toml"):
+        method, settings = read(Path(method))
+        typed = click.core.ParameterSource.COMMANDLINE
+        explicit = {
+            name: value
+            for name, value in given.items()
+            if context.get_parameter_source("transform" if name == "transforms" else name) == typed
+        }
+        settings = from_mapping({**asdict(settings), **explicit})
+    else:
+        settings = from_mapping(given)
+    _train([method], settings, out, json, kind="run")
+
+
+@app.command()
+def methods() -> None:
+    """List methods, what can be joined to them, and models, with their settings."""
+    from glocal.show import list_methods
+
+    list_methods()
+
+
+@app.command()
+def data(
+    name: Annotated[
+        str | None, typer.Argument(help="A data set or file to load and show.", metavar="[NAME]")
+    ] = None,
+    clients: Clients = 20,
+    partition: Partition = None,
+    transform: Transform = None,
+    label: Label = "label",
+    client: Client = "client",
+    seed: Seed = 0,
+) -> None:
+    """List data sets and partitions; with a NAME, load it and draw how it is dealt.
+
+    Examples:
+      glocal data
+
+      glocal data digits --partition 'classes(2)'
+    """
+    from glocal.show import draw_federation, list_data
+
+    if name is None:
+        list_data()
+        return
+    from glocal.settings import from_mapping
+
+    given = {k: v for k, v in _chosen(locals()).items() if k != "data"}
+    draw_federation(from_mapping({**given, "data": name}).federation())
+
+
+@app.command()
+def bench(
+    repeats: Annotated[int, typer.Option(help="Interleaved repeats of each contestant.")] = 7,
+    json: Json = None,
+) -> None:
+    """Time a round of local training: plain PyTorch loop, sequential, vectorised, auto.
+
+    All in one run; medians of interleaved repeats, in milliseconds.
+    """
+    from glocal.show import bench_table
+
+    bench_table(repeats, json)
+
+
+def _chosen(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The settings among a command's arguments."""
+    from dataclasses import fields
+
+    from glocal.settings import Settings
+
+    names = {f.name for f in fields(Settings)}
+    found = {k: v for k, v in arguments.items() if k in names}
+    return {**found, "transforms": tuple(arguments.get("transform") or ())}
+
+
+def _train(
+    specs: list[str], settings: Settings, out: Path | None, json: Path | None, kind: str
+) -> None:
+    """Train, show, and keep every method in a folder of its own."""
+    from glocal import runs
+    from glocal.fitting import fit
+    from glocal.methods import resolve
+    from glocal.progress import reporter
+    from glocal.show import show_clients, show_comparison
+
+    for spec in specs:
+        resolve(spec)
+    arguments = settings.fit_arguments()
+    if json is not None and str(json) != "-" and json.is_dir():
+        raise GlocalError(f"--json {json} is a folder: give the name of a file.")
+    fed = settings.federation()
+    root = out or runs.fresh_name(kind if len(specs) > 1 else runs.slug(specs[0]))
+    one = kind == "run"
+    if not one:
+        runs.prepare(root)
+    done: dict[str, Run] = {}
+    try:
+        with reporter(None) as report:
+            for spec in specs:
+                place = root if one else root / runs.slug(spec)
+                with runs.Folder(place, spec, settings, fed) as folder:
+                    done[spec] = fit(spec, fed, **arguments, progress=report, on_line=folder.line)
+                    folder.finish(done[spec])
+    finally:
+        # Folders made for a run that could not begin; those the user named stay theirs.
+        for made in (root, root.parent) if out is None else (root,):
+            if made.is_dir() and not any(made.iterdir()):
+                made.rmdir()
+    everything = runs.dump(runs.result(done))
+    if not one:
+        runs.write(root / "result.json", everything)
+    if json is not None and str(json) == "-":
+        sys.stdout.write(everything.decode())
+        return
+    if json is not None:
+        runs.write(json, everything)
+    if one:
+        show_clients(done[specs[0]])
+    show_comparison(done, fed)
+    typer.echo(f"Run folder: {root}")
+
+
+def main() -> None:
+    """Run the command line: 0 done, 2 bad input with one line that says what to do, 1 otherwise."""
+    try:
+        code = app(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        typer.echo(error.format_message())
+        code = 2
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.Abort:
+        code = _say("stopped.", 130)
+    except click.ClickException as error:
+        code = _say(f"{error.format_message()} (try 'glocal --help')", 2)
+    except GlocalError as error:
+        code = _say(str(error), 2)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; keep the interpreter from flushing into it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except KeyboardInterrupt:
+        code = _say("stopped.", 130)
+    except Exception as error:  # a defect of ours: no traceback, unless asked for
+        if os.environ.get("GLOCAL_DEBUG"):
+            raise
+        code = _say(
+            f"something went wrong that should not: {type(error).__name__}: {error}; "
+            "set GLOCAL_DEBUG=1 and run again to see where, and please report it.",
+            1,
+        )
+    sys.exit(code or 0)
+
+
+def _say(message: str, code: int) -> int:
+    typer.echo(f"glocal: {' '.join(message.split())}", err=True)
+    return code

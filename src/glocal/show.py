@@ -1,0 +1,271 @@
+"""Tables for people: coloured on a terminal, plain text in a pipe."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from glocal.data.federation import Federation
+    from glocal.fitting import Run
+
+Cell = str | tuple[str, str]
+"""Text, or text and a style for the terminal."""
+
+SHADES = " ░▒▓█"
+WIDEST = 20
+"""Names listed in a sentence before the rest is counted."""
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Cell]], *, left: int = 1) -> None:
+    """Print a table; the first ``left`` columns are text, the others numbers."""
+    if sys.stdout.isatty():
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+        for i, name in enumerate(head):
+            shown.add_column(name, justify="left" if i < left else "right", overflow="fold")
+        for row in rows:
+            shown.add_row(*(Text(_text(c), style="" if isinstance(c, str) else c[1]) for c in row))
+        Console().print(shown)
+        return
+    lines = [list(head), *([_text(c) for c in row] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    for line in lines:
+        cells = [
+            c.ljust(w) if i < left else c.rjust(w)
+            for i, (c, w) in enumerate(zip(line, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def _text(cell: Cell) -> str:
+    return cell if isinstance(cell, str) else cell[0]
+
+
+def show_comparison(runs: Mapping[str, Run], fed: Federation) -> None:
+    """One row a method: how well, how fairly, who is better off, and at what traffic."""
+    rows: list[list[Cell]] = []
+    for name, run in runs.items():
+        s = run.summary
+        verdicts: list[Cell] = (
+            ["yardstick", "–", "–", "–"]
+            if run.yardstick
+            else [
+                f"{100 * s['benefit']:+.1f}",
+                _coloured(s["better_off"], "green"),
+                _coloured(s["worse_off"], "bold red"),
+                str(s["undecided"]),
+            ]
+        )
+        rows.append(
+            [
+                (name, "bold"),
+                *(f"{100 * s[k]:.1f}" for k in ("mean", "worst10", "best10")),
+                f"{s['gini']:.1f}",
+                *verdicts,
+                short(s["params_up"]),
+                short(s["params_down"]),
+            ]
+        )
+    head = ["method", "mean %", "worst 10 %", "best 10 %", "Gini", "vs alone"]
+    print()
+    table([*head, "better off", "worse off", "undecided", "sent up", "sent down"], rows)
+    print()
+    for line in _legend(next(iter(runs.values())).summary, fed):
+        print(line)
+    for name, run in runs.items():
+        worse = [r["client"] for r in run.clients if r["verdict"] == "worse off"]
+        if worse:
+            more = f" and {len(worse) - WIDEST} more" if len(worse) > WIDEST else ""
+            print(f"Worse off than alone with {name}: {', '.join(worse[:WIDEST])}{more}.")
+
+
+def _coloured(count: int, style: str) -> Cell:
+    return (str(count), style) if count else "0"
+
+
+def _legend(summary: dict[str, Any], fed: Federation) -> list[str]:
+    where = (
+        "all clients' test examples, weighted by its label shares (clients differ in labels alone)"
+        if summary["estimate"] == "pooled"
+        else "each client's own test split"
+    )
+    repeats = summary["repeats"]
+    lines = [
+        f"{len(fed)} clients, {int(fed.train.rows.numel())} training examples, "
+        f"{summary['parameters']:,} parameters" + (f", {repeats} repeats." if repeats > 1 else "."),
+        f"Accuracy of each client's model on {where}; means over clients.",
+        "vs alone: points above the best model each client could train by itself. Better or worse "
+        "off: an exact paired test at 90 % says so; else undecided.",
+        "Sent: numbers over the network, the sampled clients' together.",
+    ]
+    if repeats == 1 and summary["undecided"] and summary["better_off"] + summary["worse_off"]:
+        lines.append("Fewer stay undecided with more test data: --repeats 5.")
+    return lines
+
+
+def show_clients(run: Run) -> None:
+    """One row a client."""
+    colour = {"better off": "green", "worse off": "bold red", "undecided": "dim"}
+    rows: list[list[Cell]] = [
+        [
+            str(r["client"]),
+            "yardstick" if run.yardstick else (r["verdict"], colour[r["verdict"]]),
+            str(r["n_train"]),
+            str(r["n_test"]),
+            f"{100 * r['accuracy']:.1f}",
+            f"{100 * r['local_accuracy']:.1f}",
+            f"{100 * r['benefit']:+.1f}",
+            f"{100 * r['low']:+.1f} … {100 * r['high']:+.1f}",
+        ]
+        for r in run.clients
+    ]
+    print()
+    head = ["client", "verdict", "train", "test", "accuracy %", "alone %", "benefit", "test range"]
+    table(head, rows, left=2)
+
+
+def short(count: int) -> str:
+    """``8.97 M`` for 8,970,000."""
+    value = float(count)
+    for unit in ("", " k", " M", " G"):
+        if value < 1000:
+            return f"{value:.3g}{unit}"
+        value /= 1000
+    return f"{value:.3g} T"
+
+
+def list_methods() -> None:
+    """Methods, what can be joined to them, models."""
+    from glocal import models, optim
+    from glocal.augment import AUGMENTATIONS
+    from glocal.methods import BASES, FILLERS, SELECTORS
+    from glocal.methods.common import Training
+
+    print("Methods (first in a spec, settings in brackets: 'fedprox(mu=0.1, epochs=2)')\n")
+    table(["name", "what it does", "its own settings"], _described(BASES, Training), left=3)
+    print(f"\nEvery method also takes {', '.join(Training.__annotations__)} and shared.")
+    print("\nJoined with + ('fedavg+uniform+adam(lr=0.01)')\n")
+    fillers: list[list[Cell]] = [
+        [(name, "bold"), slot.replace("server_opt", "server optimiser"), first_line(make)]
+        for name, (slot, make) in FILLERS.items()
+    ]
+    table(["name", "fills", "what it does"], fillers, left=3)
+    print("\nshared= (which layers travel: names, patterns such as 'layers.2*', or one of these)\n")
+    table(["name", "what it does"], _named(SELECTORS), left=2)
+    print("\nschedule= (of the clients' learning rate)\n")
+    table(["name", "what it does"], _named(optim.SCHEDULES), left=2)
+    print("\n--model (or your own, as net.py:Name)\n")
+    table(["name", "what it is"], _named(models.REGISTRY), left=2)
+    print("\n--augment\n")
+    table(["name", "what it does"], _named(AUGMENTATIONS), left=2)
+
+
+def _described(bases: Mapping[str, Callable[..., Any]], training: Any) -> list[list[Cell]]:
+    rows: list[list[Cell]] = []
+    for name, make in bases.items():
+        own = [
+            f"{p.name}={_default(p.default)}"
+            for p in inspect.signature(make).parameters.values()
+            if p.kind != p.VAR_KEYWORD and p.name not in training.__annotations__
+        ]
+        rows.append([(name, "bold"), first_line(make), ", ".join(own)])
+    return rows
+
+
+def _default(value: Any) -> str:
+    return "…" if value is inspect.Parameter.empty else str(value).replace(" ", "")
+
+
+def _named(things: Mapping[str, Callable[..., Any]]) -> list[list[Cell]]:
+    return [[(name, "bold"), first_line(make)] for name, make in things.items()]
+
+
+def first_line(thing: object) -> str:
+    """The first sentence of a docstring, without its markup."""
+    text = inspect.getdoc(thing) or ""
+    return text.split("\n\n")[0].replace("\n", " ").replace("``", "")
+
+
+def list_data() -> None:
+    """Data sets, partitions and transforms."""
+    from glocal.data import partitions, sources
+    from glocal.data.transforms import TRANSFORMS
+
+    def rows(things: Mapping[str, str]) -> list[list[Cell]]:
+        return [[(name, "bold"), about.replace("``", "")] for name, about in things.items()]
+
+    print("Data sets (--data; or your own .csv with label and client columns, or .npz with x, y)\n")
+    table(["name", "what it is"], rows(sources()), left=2)
+    print("\nPartitions (--partition)\n")
+    table(["name", "how examples are dealt among clients"], rows(partitions()), left=2)
+    print("\nTransforms (--transform)\n")
+    table(["name", "what changes"], _named(TRANSFORMS), left=2)
+    print("\n'glocal data digits --partition \"classes(2)\"' draws one.")
+
+
+def draw_federation(fed: Federation) -> None:
+    """Who has how many examples of which class, as shades and numbers."""
+    about = fed.describe
+    print(
+        f"{about.get('data', 'data')}: {fed.x.shape[0]} examples of shape "
+        f"{tuple(fed.x.shape[1:])}, {fed.classes} classes, {len(fed)} clients "
+        f"({about.get('partition') or 'its own clients'})."
+    )
+    leftovers = about.get("leftovers") or 0
+    if leftovers:
+        print(f"{leftovers} examples are left over and belong to nobody.")
+    if fed.y.dim() == 1:
+        _draw_labels(fed)
+    judged = "pooled test examples" if fed.label_shift_only else "each client's own test split"
+    print(f"\nClients would be judged on {judged}.")
+    print(f"Fingerprint: {fed.fingerprint[:16]}")
+
+
+def _draw_labels(fed: Federation) -> None:
+    counts = torch.stack(
+        [
+            torch.bincount(
+                torch.cat([fed.y[s.of(k)] for s in (fed.train, fed.val, fed.test)]),
+                minlength=fed.classes,
+            )
+            for k in range(len(fed))
+        ]
+    )
+    top = max(1, int(counts.max()))
+    rows: list[list[Cell]] = []
+    for k, name in enumerate(fed.names):
+        shades = "".join(
+            SHADES[-(-int(c) * (len(SHADES) - 1) // top)] * 2 for c in counts[k].tolist()
+        )
+        sizes = [str(int(s.counts()[k])) for s in (fed.train, fed.val, fed.test)]
+        rows.append([name, shades, *sizes])
+    print()
+    table(["client", f"labels 0 … {fed.classes - 1}", "train", "val", "test"], rows, left=2)
+    print(f"\n{SHADES[-1]} is {top} examples of one class at one client.")
+
+
+def bench_table(repeats: int, json: Path | None) -> None:
+    """Run the benchmark and print its table."""
+    from glocal import runs
+    from glocal.bench import HEADER, render, run_bench
+    from glocal.progress import reporter
+
+    with reporter(None) as report:
+        found = run_bench(repeats=repeats, progress=report)
+    if json is not None and str(json) == "-":
+        sys.stdout.write(runs.dump(runs.plain(found)).decode())
+        return
+    if json is not None:
+        runs.write(json, runs.dump(runs.plain(found)))
+    rows = render(found)
+    table(HEADER, rows)

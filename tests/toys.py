@@ -1,0 +1,285 @@
+"""Methods that only tests use, each hard for the contract in its own way; and some that break it.
+
+They are short sketches of published ones, not those: what matters is the shape of their state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glocal import rng, tree
+from glocal.data.federation import Federation, federation
+from glocal.local import LocalSGD, Phase
+from glocal.memory import Memory
+from glocal.method import Method, Plan, Stage
+from glocal.methods.fedavg import fedavg
+from glocal.nn import LSTM, Dropout, group_norm
+from glocal.optim import Optimizer, sgd
+from glocal.sharing import all_but_last, last, layers
+from glocal.task import Task
+from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree, Uplink
+from glocal.weighting import Setting, Weighting
+
+
+@dataclass(frozen=True)
+class TwoPhases(LocalSGD):
+    """As FedRep: the head alone for some epochs, then the body alone for one."""
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return (Phase("head", 2, self._only(True)), Phase("body", 1, self._only(False)))
+
+    def _only(self, head: bool) -> Callable[..., Carry]:
+        def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+            *_, names = layers(task.names).values()
+            moved = self.step(task, down, carry, batch, key)
+            w = {k: v if (k in names) == head else carry["w"][k] for k, v in moved["w"].items()}
+            return {**moved, "w": w}
+
+        return step
+
+
+def two_phases() -> Method:
+    return Method(local=TwoPhases(opt=sgd(0.1, momentum=0.5)), shared=all_but_last())
+
+
+def two_stages() -> Plan:
+    """As LG-FedAvg: two rounds of FedAvg, then the last layer alone is shared."""
+    return Plan((Stage(fedavg(), rounds=2), Stage(fedavg().replace(shared=last(1)), name="lg")))
+
+
+@dataclass(frozen=True)
+class InnerSolve(LocalSGD):
+    """As pFedMe: θ by k steps on ``f(θ) + λ/2 ‖θ − w‖²``, then ``w ← w − ηλ(w − θ)``; θ is kept."""
+
+    k: int = 3
+    lam: float = 2.0
+
+    def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
+        return {"theta": params}
+
+    def start(self, task: Task, down: Downlink, client: ClientState) -> Carry:
+        return {"w": down["params"], "theta": client["theta"]}
+
+    def step(self, task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+        w, theta = carry["w"], carry["theta"]
+
+        def objective(theta: Params) -> Tensor:
+            near = 0.5 * self.lam * tree.sq_norm(tree.sub(theta, w))
+            return task.loss(theta, batch, key) + near
+
+        for _ in range(self.k):
+            grads, _ = task.grad(objective, theta)
+            theta = tree.add(theta, grads, -0.1)
+        return {"w": tree.add(w, tree.sub(w, theta), -0.1 * self.lam), "theta": theta}
+
+    def finish(self, task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        return tree.sub(carry["w"], down["params"]), {"theta": carry["theta"]}, {}
+
+    def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
+        return {"own": client["theta"]}
+
+
+def inner_solve() -> Method:
+    return Method(local=InnerSolve())
+
+
+@dataclass(frozen=True)
+class ControlVariates(LocalSGD):
+    """As SCAFFOLD: ``w ← w − η(g − c_i + c)``, ``c_i ← c_i − c + (x − w)/(τη)``, Δc_i is sent."""
+
+    lr: float = 0.1
+
+    def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
+        return {"c_i": tree.zeros(params)}
+
+    def start(self, task: Task, down: Downlink, client: ClientState) -> Carry:
+        device = next(iter(down["params"].values())).device
+        return {"w": down["params"], "c_i": client["c_i"], "tau": torch.zeros((), device=device)}
+
+    def step(self, task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+        g, _ = task.grad(lambda w: task.loss(w, batch, key), carry["w"])
+        g = tree.add(tree.sub(g, carry["c_i"]), down["c"])
+        return {**carry, "w": tree.add(carry["w"], g, -self.lr), "tau": carry["tau"] + 1}
+
+    def finish(self, task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        update = tree.sub(carry["w"], down["params"])
+        change = tree.map(
+            lambda c, d: -c - d / (carry["tau"] * self.lr), down["c"], update
+        )  # c_i⁺ − c_i
+        return update, {"c_i": tree.add(carry["c_i"], change)}, {"change": change}
+
+
+def control_variates() -> Method:
+    def init(params: Params, setting: Setting) -> Tree:
+        return {"c": tree.zeros(params)}
+
+    def update(state: Tree, uplink: Uplink, setting: Setting) -> Tree:
+        share = len(uplink.ids) / setting.clients
+        change = tree.map(lambda x: share * x.mean(0), uplink.extra["change"])
+        return {"c": tree.add(state["c"], change)}
+
+    memory = Memory("control-variates", init, lambda state: {"c": state["c"]}, update)
+    return Method(local=ControlVariates(), memory=memory)
+
+
+@dataclass(frozen=True)
+class OwnModel(LocalSGD):
+    """As Ditto: beside w, each client trains v on ``f(v) + λ/2 ‖v − w‖²``, and keeps it."""
+
+    lam: float = 0.5
+
+    def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
+        return {"v": params}
+
+    def start(self, task: Task, down: Downlink, client: ClientState) -> Carry:
+        return {"global": super().start(task, down, {}), "v": client["v"]}
+
+    def step(self, task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+        def objective(v: Params) -> Tensor:
+            pull = 0.5 * self.lam * tree.sq_norm(tree.sub(v, down["params"]))
+            return task.loss(v, batch, key) + pull
+
+        grads, _ = task.grad(objective, carry["v"])
+        moved = super().step(task, down, carry["global"], batch, key)
+        return {"global": moved, "v": tree.add(carry["v"], grads, -0.1 * down["lr"])}
+
+    def finish(self, task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        update, _, extra = super().finish(task, down, carry["global"])
+        return update, {"v": carry["v"]}, extra
+
+    def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
+        return {"own": client["v"]}
+
+
+def own_model() -> Method:
+    return Method(local=OwnModel())
+
+
+@dataclass(frozen=True)
+class TwoCandidates(OwnModel):
+    """The received model or the client's own: whichever does better on validation data."""
+
+    def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
+        return {"global": down["params"], "own": client["v"]}
+
+
+def two_candidates() -> Method:
+    return Method(local=TwoCandidates())
+
+
+def loss_driven() -> Weighting:
+    """``p_i ∝ exp(loss_i)``, and a memory of the mean loss."""
+
+    def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
+        assert uplink.loss is not None
+        return torch.softmax(uplink.loss, 0), {"mean": 0.5 * (state["mean"] + uplink.loss.mean())}
+
+    return Weighting("loss-driven", weigh, lambda setting: {"mean": torch.zeros(())}, True)
+
+
+def by_loss() -> Method:
+    return fedavg().replace(weighting=loss_driven(), shared=all_but_last())
+
+
+TOYS: dict[str, Callable[[], Method | Plan]] = {
+    "by_loss": by_loss,
+    "control_variates": control_variates,
+    "inner_solve": inner_solve,
+    "own_model": own_model,
+    "two_candidates": two_candidates,
+    "two_phases": two_phases,
+    "two_stages": two_stages,
+}
+
+
+class Recurrent(nn.Module):
+    """Token numbers through an LSTM."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(5, 3)
+        self.lstm = LSTM(3, 4, 2, dropout=0.2)
+        self.head = nn.Linear(4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.lstm(self.embedding(x))[0][:, -1])
+        return logits
+
+
+def seeded(build: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
+    """The module, its weights drawn from a seed of its own."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()
+
+
+def dropout_net() -> nn.Module:
+    return seeded(lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), Dropout(0.5), nn.Linear(8, 3)))
+
+
+def group_norm_net() -> nn.Module:
+    return seeded(
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1),
+            group_norm(4),
+            nn.Tanh(),
+            nn.Flatten(),
+            nn.Linear(4 * 6 * 6, 3),
+        )
+    )
+
+
+def recurrent() -> nn.Module:
+    return seeded(Recurrent)
+
+
+def images() -> Federation:
+    """Small pictures of clients of different sizes."""
+    owner = [k for k, n in enumerate((5, 13, 8, 21)) for _ in range(n)]
+    x = rng.normal(rng.key(1), (len(owner), 1, 6, 6))
+    return federation(x, (x.sum((1, 2, 3)) > 0).long() + (x[:, 0, 0, 0] > 1).long(), clients=owner)
+
+
+def texts() -> Federation:
+    """Sequences of tokens; the next one repeats the first."""
+    owner = [k for k, n in enumerate((5, 13, 8, 21)) for _ in range(n)]
+    x = rng.randint(rng.key(2), 5, (len(owner), 4))
+    return federation(x, x[:, 0], clients=owner, classes=5)
+
+
+def wrapped(local: LocalSGD | None = None, **hooks: Any) -> Method:
+    """FedAvg with some of its functions replaced: how the broken ones are made."""
+    return Method(local=Hooked(local or LocalSGD(), **hooks))
+
+
+@dataclass(frozen=True)
+class Hooked:
+    """A ``Local`` whose functions are those of ``inner`` unless given."""
+
+    inner: LocalSGD
+    init: Any = None
+    start: Any = None
+    step: Any = None
+    finish: Any = None
+    candidates: Any = None
+    batch_size: int = 10
+    schedule: Any = field(default=lambda t: 1.0)
+    opt: Optimizer = field(default_factory=lambda: sgd(0.1))
+
+    def __post_init__(self) -> None:
+        for name in ("init", "start", "step", "finish", "candidates"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, getattr(self.inner, name))
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return (Phase("train", 1, self.step),)
+
+    def received(self, task: Task, down: Downlink, client: ClientState) -> Params:
+        return self.inner.received(task, down, client)
