@@ -19,7 +19,7 @@ from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.errors import GlocalError
 from glocal.evaluate import Outcome, outcomes
-from glocal.ledger import Ledger
+from glocal.ledger import Ledger, published
 from glocal.method import Method, Plan, as_plan
 from glocal.methods import resolve
 from glocal.methods.local import Alone, local
@@ -176,10 +176,11 @@ def fit(
                 one_for_all=training.one_for_all(done),
             )
             trials.append(Trial(bench.fed, judged_method, judged, done.ledger))
-            first = first or _ended(bench.task, done)
+            first = first or _ended(training, done)
     rows = client_table(trials)
     summary = summarise(rows, trials)
     summary["rounds"] = 0 if isinstance(own, Alone) else rounds
+    summary["params_published"] = first.published if first else 0
     summary["parameters"] = tree.count(bench.task.params)
     settings = {
         "method": name,
@@ -212,12 +213,20 @@ class _Ended:
     model: Params
     states: Tree
     history: list[dict[str, Any]]
+    published: int = 0
 
 
-def _ended(task: Task, done: Progress) -> _Ended:
+def _ended(training: Training, done: Progress) -> _Ended:
     ids, states = done.clients.saved()
-    whole = server.first_parameters(task, done.server)
-    return _Ended(whole, {"ids": ids, **states}, done.history)
+    whole = server.first_parameters(training.task, done.server)
+    setting = training.setting
+    # As papers count: what is shared goes down to everybody and up from the sampled, every round.
+    sizes = [
+        up.get("shared", 0) // max(1, line["cohort"])
+        for up, line in zip(done.ledger.up, done.history, strict=True)
+    ]
+    total = sum(published(1, size, setting.clients, setting.fraction) for size in sizes)
+    return _Ended(whole, {"ids": ids, **states}, done.history, total)
 
 
 def _bench(

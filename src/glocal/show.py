@@ -80,7 +80,7 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation) -> None:
     print()
     table([*head, "better off", "worse off", "undecided", "sent up", "sent down"], rows)
     print()
-    for line in _legend(next(iter(runs.values())).summary, fed):
+    for line in _legend([run.summary for run in runs.values()], fed):
         print(line)
     for name, run in runs.items():
         worse = [r["client"] for r in run.clients if r["verdict"] == "worse off"]
@@ -93,7 +93,8 @@ def _coloured(count: int, style: str) -> Cell:
     return (str(count), style) if count else "0"
 
 
-def _legend(summary: dict[str, Any], fed: Federation) -> list[str]:
+def _legend(summaries: list[dict[str, Any]], fed: Federation) -> list[str]:
+    summary = summaries[0]
     where = (
         "all clients' test examples, weighted by its label shares (clients differ in labels alone)"
         if summary["estimate"] == "pooled"
@@ -108,7 +109,7 @@ def _legend(summary: dict[str, Any], fed: Federation) -> list[str]:
         "off: an exact paired test at 90 % says so; else undecided.",
         "Sent: numbers over the network, the sampled clients' together.",
     ]
-    if repeats == 1 and summary["undecided"] and summary["better_off"] + summary["worse_off"]:
+    if repeats == 1 and any(s["undecided"] for s in summaries):
         lines.append("Fewer stay undecided with more test data: --repeats 5.")
     return lines
 
@@ -149,11 +150,11 @@ def list_methods() -> None:
     from glocal import models, optim
     from glocal.augment import AUGMENTATIONS
     from glocal.methods import BASES, FILLERS, SELECTORS
-    from glocal.methods.common import Training
+    from glocal.methods.common import TrainingArgs
 
     print("Methods (first in a spec, settings in brackets: 'fedprox(mu=0.1, epochs=2)')\n")
-    table(["name", "what it does", "its own settings"], _described(BASES, Training), left=3)
-    print(f"\nEvery method also takes {', '.join(Training.__annotations__)} and shared.")
+    table(["name", "what it does", "its own settings"], _described(BASES, TrainingArgs), left=3)
+    print(f"\nEvery method also takes {', '.join(TrainingArgs.__annotations__)} and shared.")
     print("\nJoined with + ('fedavg+uniform+adam(lr=0.01)')\n")
     fillers: list[list[Cell]] = [
         [(name, "bold"), slot.replace("server_opt", "server optimiser"), first_line(make)]

@@ -15,7 +15,7 @@ from typing import Any
 from glocal import combine, optim, sharing, weighting
 from glocal.errors import GlocalError, unknown
 from glocal.method import Method, Plan, Stage
-from glocal.methods.common import Training
+from glocal.methods.common import TrainingArgs
 from glocal.methods.fedavg import fedavg
 from glocal.methods.fedprox import fedprox
 from glocal.methods.local import local
@@ -97,7 +97,7 @@ def _fill(spec: str, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -
 
 def _settings(base: Base) -> set[str]:
     own = {p.name for p in inspect.signature(base).parameters.values() if p.kind != p.VAR_KEYWORD}
-    return own | set(Training.__annotations__) | {"shared"}
+    return own | set(TrainingArgs.__annotations__) | {"shared"}
 
 
 def _call(

@@ -10,7 +10,7 @@ from glocal.local import LocalSGD, Objective, plain_loss
 from glocal.spec import Call
 
 
-class Training(TypedDict, total=False):
+class TrainingArgs(TypedDict, total=False):
     """How a client trains. Every base takes these."""
 
     lr: float
@@ -23,12 +23,12 @@ class Training(TypedDict, total=False):
     schedule: str | Call
 
 
-DEFAULTS: Training = {"lr": 0.1, "batch_size": 10, "epochs": 2}
+DEFAULTS: TrainingArgs = {"lr": 0.1, "batch_size": 10, "epochs": 2}
 
 
-def local_sgd(objective: Objective = plain_loss, **training: Unpack[Training]) -> LocalSGD:
+def local_sgd(objective: Objective = plain_loss, **training: Unpack[TrainingArgs]) -> LocalSGD:
     """Local training by mini-batches with these settings."""
-    settings: Training = {**DEFAULTS, **training}
+    settings: TrainingArgs = {**DEFAULTS, **training}
     return LocalSGD(
         opt=client_optimiser(**settings),
         epochs=settings["epochs"],
@@ -38,7 +38,7 @@ def local_sgd(objective: Objective = plain_loss, **training: Unpack[Training]) -
     )
 
 
-def client_optimiser(**training: Unpack[Training]) -> optim.Optimizer:
+def client_optimiser(**training: Unpack[TrainingArgs]) -> optim.Optimizer:
     """The clients' optimiser: ``optimiser`` is sgd (default), adam or adamw."""
     name = training.get("optimiser", "sgd")
     if name not in optim.CLIENT_OPTIMISERS:

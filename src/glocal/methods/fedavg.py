@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Unpack
 
 from glocal.method import Method
-from glocal.methods.common import Training, local_sgd
+from glocal.methods.common import TrainingArgs, local_sgd
 
 
-def fedavg(**training: Unpack[Training]) -> Method:
+def fedavg(**training: Unpack[TrainingArgs]) -> Method:
     """One global model, the examples-weighted mean of the clients' models."""
     return Method(local=local_sgd(**training))

@@ -17,12 +17,12 @@ from torch import Tensor
 from glocal import tree
 from glocal.errors import GlocalError
 from glocal.method import Method
-from glocal.methods.common import Training, local_sgd
+from glocal.methods.common import TrainingArgs, local_sgd
 from glocal.task import Task
 from glocal.types import Batch, Downlink, Params
 
 
-def fedprox(*, mu: float = 0.01, **training: Unpack[Training]) -> Method:
+def fedprox(*, mu: float = 0.01, **training: Unpack[TrainingArgs]) -> Method:
     """FedAvg with a pull of strength ``mu`` towards the received model."""
     if mu < 0:
         raise GlocalError(f"mu must be 0 or more, not {mu}.")

@@ -17,7 +17,7 @@ from torch import Tensor
 from glocal.errors import GlocalError
 from glocal.local import Phase, check_counts
 from glocal.method import Method
-from glocal.methods.common import Training, client_optimiser, schedule
+from glocal.methods.common import TrainingArgs, client_optimiser, schedule
 from glocal.optim import Optimizer, Schedule, constant
 from glocal.sharing import nothing
 from glocal.task import Task
@@ -31,7 +31,7 @@ def local(
     grid: tuple[float, ...] = GRID,
     max_epochs: int = 100,
     patience: int = 15,
-    **training: Unpack[Training],
+    **training: Unpack[TrainingArgs],
 ) -> Method:
     """Each client alone; ``lr`` fixes the learning rate, else each client picks from ``grid``."""
     rates = (training["lr"],) if "lr" in training else tuple(grid)
@@ -39,7 +39,7 @@ def local(
         raise GlocalError(f"grid must hold learning rates above 0, not {grid}.")
     if max_epochs < 1 or patience < 1:
         raise GlocalError("max_epochs and patience must be 1 or more.")
-    settings: Training = {"batch_size": 10, "epochs": 1, **training, "lr": 1.0}
+    settings: TrainingArgs = {"batch_size": 10, "epochs": 1, **training, "lr": 1.0}
     alone = Alone(
         opt=client_optimiser(**settings),
         rates=rates,

@@ -1,0 +1,56 @@
+"""Time a round of local training: a plain PyTorch loop, each engine, and what ``auto`` chooses.
+
+    python benchmarks/rounds.py --json out.json         the cases of ``glocal bench``
+    python benchmarks/rounds.py --rule                  what the rule behind ``auto`` rests on
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from glocal.bench import CASES, HEADER, Case, render, run_bench
+from glocal.progress import reporter
+
+RULE = (
+    Case("64-32-10, 10", "mlp(32)", (64,), clients=10, examples=40, batch_size=10),
+    Case("199k, 10", "mlp(200, 200)", (784,), clients=10, examples=100, batch_size=10),
+    Case("199k, 50", "mlp(200, 200)", (784,), clients=50, examples=40, batch_size=10),
+    Case("633k, 10", "mlp(512, 256, 256, 128)", (784,), clients=10, examples=60, batch_size=10),
+    Case("633k, 50", "mlp(512, 256, 256, 128)", (784,), clients=50, examples=30, batch_size=10),
+    Case("2M, 10", "mlp(1024, 1024, 256)", (784,), clients=10, examples=40, batch_size=10),
+    Case("2M, 30", "mlp(1024, 1024, 256)", (784,), clients=30, examples=20, batch_size=10),
+    Case("lstm 8k, 10", "char-lstm(hidden=32, layers=1)", (20,), 10, 40, 10, classes=80),
+    Case("lstm 8k, 50", "char-lstm(hidden=32, layers=1)", (20,), 50, 20, 10, classes=80),
+    Case("lstm 61k, 10", "char-lstm(hidden=64)", (20,), 10, 40, 10, classes=80),
+    Case("lstm 820k, 10", "char-lstm", (20,), 10, 20, 10, classes=80),
+)
+"""Dense and recurrent models of growing size, in cohorts of 10 and more."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write the result to this file")
+    parser.add_argument("--repeats", type=int, default=7, help="timed rounds of each contestant")
+    parser.add_argument("--rule", action="store_true", help="the cases behind the auto rule")
+    parser.add_argument("--only", nargs="+", help="names of the cases to run")
+    options = parser.parse_args()
+    cases = [
+        case
+        for case in (RULE if options.rule else CASES)
+        if not options.only or case.name in options.only
+    ]
+    with reporter(None) as report:
+        result = run_bench(repeats=options.repeats, cases=cases, progress=report)
+    rows = [HEADER, *render(result)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+    print(", ".join(f"{k} {v}" for k, v in result["machine"].items()))
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

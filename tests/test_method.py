@@ -1,0 +1,192 @@
+"""Specs made into methods, and every combination that is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import glocal
+from glocal.combine import Combine, mean
+from glocal.errors import GlocalError
+from glocal.local import LocalSGD
+from glocal.memory import Memory, no_memory
+from glocal.method import Method, Plan, Stage, as_plan
+from glocal.methods import BASES, FILLERS, resolve
+from glocal.methods.common import DEFAULTS
+from glocal.methods.local import Alone
+from glocal.optim import adam
+from glocal.weighting import by_examples, uniform
+
+MEDIAN = Combine("median", lambda updates, p: updates, weighted=False)
+MEMORY = Memory("scaffold", no_memory().init, no_memory().broadcast, no_memory().update)
+
+
+class Private:
+    name = "dp"
+
+    def client(self, update: Any, key: Any) -> Any:
+        return update
+
+    def server(self, update: Any, cohort: int, setting: Any, key: Any) -> Any:
+        return update
+
+    def epsilon(self, setting: Any, rounds: int) -> float:
+        return 1.0
+
+
+def test_every_slot_has_fedavgs_filler() -> None:
+    method = Method(local=LocalSGD())
+    assert method.weights.name == "by-examples"
+    assert method.combine.name == "mean"
+    assert method.server_opt.name == "sgd"
+    assert method.memory.name == "none"
+    assert method.privacy is None
+    assert method.shared.name == "everything"
+    assert method.replace(server_opt=adam(0.1)).server_opt.name == "adam"
+
+
+def test_privacy_and_combiners_without_weights_count_all_alike() -> None:
+    assert Method(local=LocalSGD(), combine=MEDIAN).weights.name == "uniform"
+    assert Method(local=LocalSGD(), privacy=Private()).weights.name == "uniform"
+    assert (
+        Method(local=LocalSGD(), privacy=Private(), weighting=uniform()).weights.name == "uniform"
+    )
+
+
+@pytest.mark.parametrize(
+    ("slots", "message"),
+    [
+        (
+            {"combine": MEDIAN, "weighting": by_examples()},
+            "median does not use weights, so by-examples would do nothing: leave one",
+        ),
+        (
+            {"privacy": Private(), "weighting": by_examples()},
+            "all count alike, so by-examples cannot go with it: leave the weighting out",
+        ),
+        (
+            {"privacy": Private(), "memory": MEMORY},
+            "dp protects the update alone, and scaffold sends more",
+        ),
+        ({"privacy": Private(), "combine": MEDIAN}, "noise made for a mean, so median cannot go"),
+    ],
+)
+def test_combinations_that_make_no_sense(slots: dict[str, Any], message: str) -> None:
+    with pytest.raises(GlocalError, match=message):
+        Method(local=LocalSGD(), **slots)
+    with pytest.raises(GlocalError, match=message):
+        Method(local=LocalSGD()).replace(**slots)
+
+
+def test_plans() -> None:
+    method = Method(local=LocalSGD())
+    assert as_plan(method).stages == (Stage(method),)
+    plan = Plan((Stage(method, rounds=2), Stage(method, goal=0.9), Stage(method)))
+    assert as_plan(plan) is plan
+    with pytest.raises(GlocalError, match="a plan needs one stage or more"):
+        Plan(())
+    with pytest.raises(GlocalError, match="stage 'warm-up' never ends, and others follow"):
+        Plan((Stage(method, name="warm-up"), Stage(method)))
+    with pytest.raises(GlocalError, match="a stage needs 1 round or more, not 0"):
+        Stage(method, rounds=0)
+    for goal in (0.0, 1.1, -1.0):
+        with pytest.raises(GlocalError, match="goal is an accuracy above 0 and up to 1"):
+            Stage(method, goal=goal)
+
+
+def made(spec: str) -> Method:
+    method = resolve(spec)
+    assert isinstance(method, Method)
+    return method
+
+
+def test_a_base_with_its_settings() -> None:
+    local = made("fedavg(lr=0.5,batch_size=7,epochs=3)").local
+    assert isinstance(local, LocalSGD)
+    assert (local.batch_size, local.epochs) == (7, 3)
+    local = made("fedavg").local
+    assert isinstance(local, LocalSGD)
+    assert (local.batch_size, local.epochs) == (DEFAULTS["batch_size"], DEFAULTS["epochs"])
+    alone = made("local(lr=0.2,patience=3)").local
+    assert isinstance(alone, Alone)
+    assert (alone.rates, alone.patience) == ((0.2,), 3)
+
+
+def test_fillers_take_their_slots() -> None:
+    method = made("fedprox(mu=0.1) + uniform + adam(lr=0.01)")
+    assert method.weights.name == "uniform"
+    assert method.server_opt.name == "adam"
+    assert made("fedavg(shared=last(2))").shared.name == "last(2)"
+    assert made("fedavg(shared='a|b')").shared.name == "a|b"
+
+
+@pytest.mark.parametrize("name", sorted(FILLERS))
+def test_a_filler_as_base_is_fedavg_with_it(name: str) -> None:
+    slot, _ = FILLERS[name]
+    alone, spelt = made(name), made(f"fedavg+{name}")
+    assert isinstance(alone.local, LocalSGD)
+    assert getattr(alone, slot).name == getattr(spelt, slot).name == name
+    assert made("adam(lr=0.1)+uniform").weights.name == "uniform"
+
+
+def test_every_base_takes_the_common_settings() -> None:
+    common = "lr=0.1,batch_size=5,epochs=1,momentum=0.9,weight_decay=0.001,nesterov=true"
+    for base in glocal.methods():
+        method = resolve(f"{base}(schedule=inverse(0.1),{common})")
+        for stage in as_plan(method).stages:
+            assert stage.method.local.batch_size == 5
+            assert stage.method.local.schedule(10) == 0.5
+
+
+def test_a_filler_goes_to_every_stage_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = Plan((Stage(made("fedavg"), rounds=2, name="a"), Stage(made("fedavg"), name="b")))
+    monkeypatch.setitem(BASES, "staged", lambda: two)
+    plan = resolve("staged+uniform")
+    assert isinstance(plan, Plan)
+    assert [(s.method.weights.name, s.rounds, s.name) for s in plan.stages] == [
+        ("uniform", 2, "a"),
+        ("uniform", None, "b"),
+    ]
+    assert resolve("staged") is two
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("fedavgg", "unknown method 'fedavgg': did you mean 'fedavg'"),
+        ("fedavg+unifrom", "unknown slot filler 'unifrom': did you mean 'uniform'"),
+        ("fedavg+fedprox", r"fedprox is a method of its own.*begin the spec with it"),
+        ("fedavg+uniform+by-examples", r"uniform and by-examples in .* fill the same slot"),
+        ("adam+sgd", r"adam and sgd in 'adam\+sgd' fill the same slot \(server_opt\)"),
+        ("fedavg(rl=0.1)", "unknown setting of fedavg 'rl'.*known are batch_size, epochs, lr"),
+        ("fedavg(mu=0.1)", "unknown setting of fedavg 'mu'"),
+        ("fedavg+uniform(a=1)", "unknown setting of uniform 'a'"),
+        ("fedavg(0.1)", "fedavg cannot take 0.1: give settings by name"),
+        ("fedprox(mu=-1)", "mu must be 0 or more"),
+        ("fedprox(mu=much)", "fedprox cannot take mu=much"),
+        ("fedavg(epochs=0)", "epochs must be a whole number of 1 or more, not 0"),
+        ("fedavg(epochs=1.5)", "epochs must be a whole number of 1 or more, not 1.5"),
+        ("fedavg(epochs=few)", "fedavg cannot take epochs=few"),
+        ("fedavg(batch_size=-1)", "batch_size must be a whole number"),
+        ("local(max_epochs=0)", "max_epochs and patience must be 1 or more"),
+        ("local(lr=-0.1)", "learning rates above 0"),
+        ("fedavg(shared=3)", "shared=3 must be names"),
+        ("fedavg(", "cannot read"),
+    ],
+)
+def test_specs_that_make_no_sense(spec: str, message: str) -> None:
+    with pytest.raises(GlocalError, match=message):
+        resolve(spec)
+
+
+def test_what_is_no_spec() -> None:
+    with pytest.raises(GlocalError, match="a method is a name such as 'fedavg' or a Method, not 3"):
+        resolve(3)  # type: ignore[arg-type]
+
+
+def test_methods_are_sorted_and_callable_either_way() -> None:
+    from glocal import methods as module
+
+    assert glocal.methods() == module() == sorted(BASES)
+    assert mean().weighted
