@@ -1,7 +1,7 @@
 """Time a round of local training: a plain PyTorch loop, each engine, and what ``auto`` chooses.
 
-    python benchmarks/rounds.py --json out.json         the cases of ``glocal bench``
-    python benchmarks/rounds.py --rule                  what the rule behind ``auto`` rests on
+python benchmarks/rounds.py --json out.json         the cases of ``glocal bench``
+python benchmarks/rounds.py --rule                  what the rule behind ``auto`` rests on
 """
 
 from __future__ import annotations

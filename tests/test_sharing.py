@@ -80,7 +80,9 @@ def test_selectors_that_do_not_fit(made: Selector, message: str) -> None:
         (Call("lats", (1,), {}), "unknown selector 'lats': did you mean 'last'"),
         (Call("last", (), {"m": 1}), "unknown setting of last 'm'"),
         ("last", "last cannot take no settings.*as in"),
-        (Call("last", ("x",), {}), "last"),
+        (Call("last", ("x",), {}), r"shared=last\(x\) must have a whole number of layers"),
+        (Call("first", (1.5,), {}), r"shared=first\(1.5\) must have a whole number"),
+        (Call("all-but-last", ("x",), {}), "all-but-last cannot take x"),
         ([1, 2], "must be names"),
     ],
 )

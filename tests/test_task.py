@@ -258,13 +258,14 @@ class Counter(InPlace):
         return out
 
 
-@pytest.mark.parametrize(("layer", "reason"), [(InPlace, "inplace"), (Item, "item"), (Branch, "")])
+@pytest.mark.parametrize(("layer", "reason"), [(InPlace, "shape"), (Item, "item"), (Branch, "")])
 def test_what_cannot_be_vectorised_is_named_with_the_fix(
     layer: type[nn.Module], reason: str
 ) -> None:
     task = Task(nn.Sequential(nn.Linear(6, 6), layer()))
     try_out(task, X, Y)
-    message = rf"layer 1 \({layer.__name__}\) cannot train for many clients at once: .*{reason}.*; rewrite it without in-place changes, .item\(\).*engine='sequential'"
+    failed = rf"layer 1 \({layer.__name__}\) cannot train for many clients at once: .*{reason}"
+    message = rf"{failed}.*; rewrite it without in-place changes, .item\(\).*engine='sequential'"
     with pytest.raises(GlocalError, match=message):
         try_vectorised(task, X, Y)
     assert not task.module[1]._forward_hooks  # type: ignore[index, union-attr]

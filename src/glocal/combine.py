@@ -23,7 +23,7 @@ class Combine:
 
 
 def mean() -> Combine:
-    """``Σ p_i Δ_i``."""
+    """The weighted mean of the updates, ``Σ p_i Δ_i``."""
     return Combine("mean", lambda updates, p: tree.map(lambda x: weighted_sum(x, p), updates))
 
 

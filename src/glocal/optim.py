@@ -66,7 +66,10 @@ def adam(
     eps: float = 1e-8,
     weight_decay: float = 0.0,
 ) -> Optimizer:
-    """Kingma, Ba: *Adam: a method for stochastic optimization*, ICLR 2015."""
+    """Adam: steps scaled by running moments of the gradient.
+
+    Kingma, Ba: *Adam: a method for stochastic optimization*, ICLR 2015.
+    """
     return _adam("adam", lr, beta1, beta2, eps, weight_decay, decoupled=False)
 
 
@@ -78,7 +81,10 @@ def adamw(
     eps: float = 1e-8,
     weight_decay: float = 0.01,
 ) -> Optimizer:
-    """Loshchilov, Hutter: *Decoupled weight decay regularization*, ICLR 2019."""
+    """AdamW: Adam with weight decay beside the gradient, not in it.
+
+    Loshchilov, Hutter: *Decoupled weight decay regularization*, ICLR 2019.
+    """
     return _adam("adamw", lr, beta1, beta2, eps, weight_decay, decoupled=True)
 
 

@@ -35,12 +35,16 @@ SCHEMA = 1
 
 def fresh_name(kind: str) -> Path:
     """A folder of its own under ``runs/``, by date and time."""
-    stem = time.strftime(f"runs/%Y-%m-%d-%H%M%S-{kind}")
-    path, n = Path(stem), 1
-    while path.exists():
+    return beside(Path(time.strftime(f"runs/%Y-%m-%d-%H%M%S-{kind}")))
+
+
+def beside(path: Path) -> Path:
+    """The path, or one with a number behind it if that is taken."""
+    free, n = path, 1
+    while free.exists():
         n += 1
-        path = Path(f"{stem}-{n}")
-    return path
+        free = path.with_name(f"{path.name}-{n}")
+    return free
 
 
 def prepare(folder: Path) -> Path:
@@ -103,9 +107,7 @@ class Folder:
         save(run, self.path)
 
     def _write_settings(self) -> None:
-        import tomli_w
-
-        write(self.path / "settings.toml", tomli_w.dumps(_without_none(self._known)).encode())
+        write(self.path / "settings.toml", toml(self._known).encode())
 
 
 def save(run: Run, folder: Path) -> None:
@@ -151,11 +153,29 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | bool | None) else str(value)
 
 
-def _without_none(value: Any) -> Any:
-    """TOML has no null."""
-    if isinstance(value, Mapping):
-        return {k: _without_none(v) for k, v in value.items() if v is not None}
-    return [_without_none(v) for v in value if v is not None] if isinstance(value, list) else value
+def toml(values: Mapping[str, Any]) -> str:
+    """Values as lines and tables at the end; what is none is left out, as TOML has no null."""
+    present = {k: v for k, v in values.items() if v is not None}
+    lines = [f"{_quoted(k)} = {_inline(v)}" for k, v in present.items() if not isinstance(v, dict)]
+    for name, table in present.items():
+        if isinstance(table, dict):
+            inside = [f"{_quoted(k)} = {_inline(v)}" for k, v in table.items() if v is not None]
+            lines += ["", f"[{_quoted(name)}]", *inside]
+    return "\n".join(lines) + "\n"
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        pairs = [f"{_quoted(k)} = {_inline(v)}" for k, v in value.items() if v is not None]
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_inline(v) for v in value if v is not None) + "]"
+    # JSON's texts, numbers, true and false are TOML's too, but for the DEL character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _quoted(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _inline(key)
 
 
 def write(path: Path, content: bytes) -> None:

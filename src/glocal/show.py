@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -32,7 +32,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Cell]], *, left: int = 1)
 
         shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
         for i, name in enumerate(head):
-            shown.add_column(name, justify="left" if i < left else "right", overflow="fold")
+            widest = max(map(len, name.split()))
+            side: Literal["left", "right"] = "left" if i < left else "right"
+            shown.add_column(name, justify=side, overflow="fold", min_width=widest)
         for row in rows:
             shown.add_row(*(Text(_text(c), style="" if isinstance(c, str) else c[1]) for c in row))
         Console().print(shown)
