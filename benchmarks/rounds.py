@@ -21,9 +21,9 @@ RULE = (
     Case("633k, 50", "mlp(512, 256, 256, 128)", (784,), clients=50, examples=30, batch_size=10),
     Case("2M, 10", "mlp(1024, 1024, 256)", (784,), clients=10, examples=40, batch_size=10),
     Case("2M, 30", "mlp(1024, 1024, 256)", (784,), clients=30, examples=20, batch_size=10),
-    Case("lstm 8k, 10", "char-lstm(hidden=32, layers=1)", (20,), 10, 40, 10, classes=80),
-    Case("lstm 8k, 50", "char-lstm(hidden=32, layers=1)", (20,), 50, 20, 10, classes=80),
-    Case("lstm 61k, 10", "char-lstm(hidden=64)", (20,), 10, 40, 10, classes=80),
+    Case("lstm 9k, 10", "char-lstm(hidden=32, layers=1)", (20,), 10, 40, 10, classes=80),
+    Case("lstm 9k, 50", "char-lstm(hidden=32, layers=1)", (20,), 50, 20, 10, classes=80),
+    Case("lstm 58k, 10", "char-lstm(hidden=64)", (20,), 10, 40, 10, classes=80),
     Case("lstm 820k, 10", "char-lstm", (20,), 10, 20, 10, classes=80),
 )
 """Dense and recurrent models of growing size, in cohorts of 10 and more."""

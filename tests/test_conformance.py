@@ -286,6 +286,26 @@ def test_a_plan_that_is_not_seen_to_its_end_is_refused() -> None:
         check_method(toys.two_stages(), rounds=2)
 
 
+def test_the_kit_bites_where_rounds_are_counted_behind_its_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whole runs come out the same: taking one up again shows it."""
+    for rule in ("frozen", "engines_agree"):  # whose extra rounds would show it first
+        monkeypatch.setattr(_Kit, rule, lambda self: None)
+    rounds: list[float] = []
+
+    def start(task: Any, down: Any, client: Any) -> Any:
+        if not down["round"]:
+            rounds.clear()
+        if float(down["round"]) not in rounds[-1:]:
+            rounds.append(float(down["round"]))
+        carry = SGD.start(task, down, client)
+        return {**carry, "w": tree.map(lambda w: w * (1 + 0.01 * len(rounds)), carry["w"])}
+
+    with pytest.raises(AssertionError, match="saved and loaded after round 2: server state after"):
+        check_method(toys.wrapped(start=start))
+
+
 def test_a_file_with_its_leaves_in_another_order_is_read_by_name() -> None:
     """Safetensors sorts leaves: a state whose names are not sorted comes back in another order."""
 

@@ -88,8 +88,10 @@ def test_plans() -> None:
         Plan(())
     with pytest.raises(GlocalError, match="stage 'warm-up' never ends, and others follow"):
         Plan((Stage(method, name="warm-up"), Stage(method)))
-    with pytest.raises(GlocalError, match="a stage needs 1 round or more, not 0"):
-        Stage(method, rounds=0)
+    for rounds in (0, 1.5, -1):
+        with pytest.raises(GlocalError, match="a stage lasts a whole number of rounds, or a share"):
+            Stage(method, rounds=rounds)
+    assert [Stage(method, rounds=r).length(10) for r in (None, 3, 0.25, 0.01)] == [None, 3, 2, 1]
     for goal in (0.0, 1.1, -1.0):
         with pytest.raises(GlocalError, match="goal is an accuracy above 0 and up to 1"):
             Stage(method, goal=goal)
@@ -130,13 +132,22 @@ def test_a_filler_as_base_is_fedavg_with_it(name: str) -> None:
     assert made("adam(lr=0.1)+uniform").weights.name == "uniform"
 
 
+PLAIN_SGD_ONLY = {"scaffold"}
+
+
 def test_every_base_takes_the_common_settings() -> None:
-    common = "lr=0.1,batch_size=5,epochs=1,momentum=0.9,weight_decay=0.001,nesterov=true"
+    common = "lr=0.1,batch_size=5,epochs=1,schedule=inverse(0.1)"
+    more = ("momentum=0.9", "weight_decay=0.001", "momentum=0.9,nesterov=true")
     for base in glocal.methods():
-        method = resolve(f"{base}(schedule=inverse(0.1),{common})")
-        for stage in as_plan(method).stages:
+        for stage in as_plan(resolve(f"{base}({common})")).stages:
             assert stage.method.local.batch_size == 5
             assert stage.method.local.schedule(10) == 0.5
+        for settings in more:
+            if base in PLAIN_SGD_ONLY:
+                with pytest.raises(GlocalError, match=f"{base} cannot take .*leave it out"):
+                    resolve(f"{base}({settings})")
+            else:
+                resolve(f"{base}({settings})")
 
 
 def test_a_filler_goes_to_every_stage_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,13 +205,15 @@ def test_traffic_with_private_layers_by_hand() -> None:
 
 
 def test_traffic_with_extras_by_hand() -> None:
-    """Control variates go both ways; a loss is one number a client."""
+    """Control variates go both ways, a number of steps up; a loss is one number a client."""
     cohorts = [0, 1], [1, 2, 3], [0]
     ledger = run(training(toys.control_variates(), sampler=Listed(*cohorts))).ledger
     assert [dict(c) for c in ledger.down] == [
         {"shared": k * ALL, "extra": k * ALL} for k in (2, 3, 1)
     ]
-    assert ledger.up == ledger.down
+    assert [dict(c) for c in ledger.up] == [
+        {"shared": k * ALL, "extra": k * (ALL + 1)} for k in (2, 3, 1)
+    ]
     method = fedavg().replace(weighting=toys.loss_driven())
     ledger = run(training(method, sampler=Listed(*cohorts))).ledger
     assert [dict(c) for c in ledger.up] == [{"shared": k * ALL, "extra": k} for k in (2, 3, 1)]

@@ -112,7 +112,8 @@ class ControlVariates(LocalSGD):
         change = tree.map(
             lambda c, d: -c - d / (carry["tau"] * self.lr), down["c"], update
         )  # c_i⁺ − c_i
-        return update, {"c_i": tree.add(carry["c_i"], change)}, {"change": change}
+        extra = {"change": change, "tau": carry["tau"]}  # a single number, too
+        return update, {"c_i": tree.add(carry["c_i"], change)}, extra
 
 
 def control_variates() -> Method:

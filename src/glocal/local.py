@@ -127,6 +127,57 @@ class LocalSGD:
         return {"global": down["params"]}
 
 
+Init = Callable[[Task, Params, Tensor], ClientState]
+Start = Callable[[Task, Downlink, ClientState], Carry]
+Finish = Callable[[Task, Downlink, Carry], tuple[Params, ClientState, Tree]]
+Received = Callable[[Task, Downlink, ClientState], Params]
+Candidates = Callable[[Task, Downlink, ClientState], dict[str, Params]]
+
+
+@dataclass(frozen=True)
+class Functions:
+    """A ``Local`` made of functions: how methods are written (see :func:`variant`)."""
+
+    batch_size: int
+    schedule: Schedule
+    phases: tuple[Phase, ...]
+    init: Init
+    start: Start
+    finish: Finish
+    received: Received
+    candidates: Candidates
+    solves_when_judged: bool = False
+    """Whether a client that never took part runs a round of its own before it is judged."""
+
+
+def variant(
+    base: LocalSGD,
+    *,
+    init: Init | None = None,
+    start: Start | None = None,
+    step: Step | None = None,
+    phases: tuple[Phase, ...] | None = None,
+    finish: Finish | None = None,
+    received: Received | None = None,
+    candidates: Candidates | None = None,
+    solves_when_judged: bool = False,
+) -> Local:
+    """``base`` with some of its functions replaced; ``step`` alone means one phase of it."""
+    if phases is None:
+        phases = base.phases if step is None else (Phase("train", base.epochs, step),)
+    return Functions(
+        batch_size=base.batch_size,
+        schedule=base.schedule,
+        phases=phases,
+        init=init or base.init,
+        start=start or base.start,
+        finish=finish or base.finish,
+        received=received or base.received,
+        candidates=candidates or base.candidates,
+        solves_when_judged=solves_when_judged,
+    )
+
+
 def check_counts(*, epochs: int, batch_size: int) -> None:
     """Refuse counts that make no round."""
     if epochs != int(epochs) or epochs < 1:

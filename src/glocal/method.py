@@ -44,6 +44,11 @@ class Method:
                 f"{self.combine.name} does not use weights, so {named} would do nothing: "
                 "leave one of the two out."
             )
+        if self.memory.name != "none" and self.shared.name != "everything":
+            raise GlocalError(
+                f"{self.memory.name} corrects whole models, so shared={self.shared.name} cannot go "
+                "with it: leave shared out, or use fedavg."
+            )
         if self.privacy is None:
             return
         if named and named != "uniform":
@@ -91,18 +96,30 @@ class Stage:
     """A method for some rounds: a number, until a goal on validation data, or all that are left."""
 
     method: Method
-    rounds: int | None = None
+    rounds: float | None = None
+    """A whole number, or a share of all rounds below 1."""
     goal: float | None = None
     """Mean validation accuracy over clients at which the stage ends."""
     name: str = "train"
 
     def __post_init__(self) -> None:
-        if self.rounds is not None and self.rounds < 1:
-            raise GlocalError(f"a stage needs 1 round or more, not {self.rounds}.")
+        if self.rounds is not None and not (
+            0 < self.rounds < 1 or (self.rounds >= 1 and self.rounds == int(self.rounds))
+        ):
+            raise GlocalError(
+                "a stage lasts a whole number of rounds, or a share of all between 0 and 1, not "
+                f"{self.rounds}."
+            )
         if self.goal is not None and not 0 < self.goal <= 1:
             raise GlocalError(
                 f"a stage's goal is an accuracy above 0 and up to 1, not {self.goal}."
             )
+
+    def length(self, rounds: int) -> int | None:
+        """How many of ``rounds`` rounds the stage may take; none: no bound."""
+        if self.rounds is None:
+            return None
+        return int(self.rounds) if self.rounds >= 1 else max(1, round(self.rounds * rounds))
 
 
 @dataclass(frozen=True)

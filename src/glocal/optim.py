@@ -27,6 +27,8 @@ class Optimizer:
     name: str
     init: Callable[[Params], Tree]
     update: Callable[[Params, Tree, Params, Scale], tuple[Params, Tree]]
+    lr: float = 1.0
+    """The learning rate before a schedule: some methods need it (SCAFFOLD's control variates)."""
 
 
 def sgd(
@@ -37,8 +39,8 @@ def sgd(
     nesterov: bool = False,
 ) -> Optimizer:
     """Gradient descent: ``m ← βm + g``, ``w ← w − ηm`` (Nesterov: ``w ← w − η(g + βm)``)."""
-    _positive(lr=lr)
-    _not_negative(momentum=momentum, weight_decay=weight_decay)
+    positive(lr=lr)
+    not_negative(momentum=momentum, weight_decay=weight_decay)
     if nesterov and momentum == 0.0:
         raise GlocalError("nesterov needs momentum: give momentum=0.9, say.")
 
@@ -53,9 +55,16 @@ def sgd(
             state = {"m": m}
             grads = tree.add(grads, m, momentum) if nesterov else m
         rate = -lr * scale
-        return tree.map(lambda w, g: w + rate * g, params, grads), state
 
-    return Optimizer("sgd", init, update)
+        def move(w: Tensor, g: Tensor) -> Tensor:
+            # One pass over memory: ``w + rate * g`` would make a copy of the model on the way.
+            if isinstance(rate, Tensor):
+                return torch.addcmul(w, g, rate)
+            return torch.add(w, g, alpha=rate)
+
+        return tree.map(move, params, grads), state
+
+    return Optimizer("sgd", init, update, lr)
 
 
 def adam(
@@ -98,8 +107,8 @@ def _adam(
     *,
     decoupled: bool,
 ) -> Optimizer:
-    _positive(lr=lr, eps=eps)
-    _not_negative(beta1=beta1, beta2=beta2, weight_decay=weight_decay)
+    positive(lr=lr, eps=eps)
+    not_negative(beta1=beta1, beta2=beta2, weight_decay=weight_decay)
     if max(beta1, beta2) >= 1:
         raise GlocalError(f"beta1 and beta2 must be below 1, not {beta1} and {beta2}.")
 
@@ -124,7 +133,7 @@ def _adam(
 
         return tree.map(move, params, m, v), {"m": m, "v": v, "t": t}
 
-    return Optimizer(name, init, update)
+    return Optimizer(name, init, update, lr)
 
 
 Schedule = Callable[[int], float]
@@ -138,19 +147,19 @@ def constant() -> Schedule:
 
 def step(factor: float, every: int = 1) -> Schedule:
     """``factor`` once ``every`` rounds: ``step(0.99)`` takes one per cent off each round."""
-    _positive(factor=factor, every=every)
+    positive(factor=factor, every=every)
     return lambda t: float(factor ** (t // every))
 
 
 def inverse(decay: float) -> Schedule:
     """``1 / (1 + decay · round)``."""
-    _not_negative(decay=decay)
+    not_negative(decay=decay)
     return lambda t: 1.0 / (1.0 + decay * t)
 
 
 def cosine(rounds: int, final: float = 0.0) -> Schedule:
     """Half a cosine from 1 to ``final`` over ``rounds`` rounds."""
-    _positive(rounds=rounds)
+    positive(rounds=rounds)
 
     def factor(t: int) -> float:
         done = min(t / rounds, 1.0)
@@ -168,13 +177,15 @@ SCHEDULES: dict[str, Callable[..., Schedule]] = {
 CLIENT_OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"sgd": sgd, "adam": adam, "adamw": adamw}
 
 
-def _positive(**values: float) -> None:
+def positive(**values: float) -> None:
+    """Refuse what is not a number above 0."""
     for name, value in values.items():
         if not (math.isfinite(value) and value > 0):
             raise GlocalError(f"{name} must be above 0, not {value}.")
 
 
-def _not_negative(**values: float) -> None:
+def not_negative(**values: float) -> None:
+    """Refuse what is not a number of 0 or more."""
     for name, value in values.items():
         if not (math.isfinite(value) and value >= 0):
             raise GlocalError(f"{name} must be 0 or more, not {value}.")

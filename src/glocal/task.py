@@ -17,9 +17,9 @@ from torch.func import grad_and_value
 from torch.nn import functional
 
 from glocal import nn as keyed
-from glocal import rng
+from glocal import rng, tree
 from glocal.errors import GlocalError
-from glocal.types import Batch, Params
+from glocal.types import Batch, Params, Tree
 
 Losses = Callable[[Tensor, Tensor], Tensor]
 """Logits and labels to one loss per example."""
@@ -114,20 +114,22 @@ class Task:
         weight = batch["weight"]
         return (each * weight).sum() / weight.sum().clamp(min=1.0)
 
-    def grad(self, objective: Callable[[Params], Tensor], at: Params) -> tuple[Params, Tensor]:
-        """Gradient and value of a scalar function of parameters."""
+    def grad(self, objective: Callable[[Tree], Tensor], at: Tree) -> tuple[Tree, Tensor]:
+        """Gradient and value of a scalar function of parameters (or of a tree of them)."""
         if self.vectorised:
             return grad_and_value(objective)(at)
-        leaf = {k: v.detach().requires_grad_() for k, v in at.items()}
+        leaf = tree.map(lambda x: x.detach().requires_grad_(), at)
         with torch.enable_grad():
             value = objective(leaf)
         # A model may leave a parameter out of its loss (an unused head): its gradient is zero.
-        grads = torch.autograd.grad(value, list(leaf.values()), allow_unused=True)
-        filled = (
-            torch.zeros_like(p) if g is None else g
-            for g, p in zip(grads, leaf.values(), strict=True)
-        )
-        return dict(zip(leaf, filled, strict=True)), value.detach()
+        found = torch.autograd.grad(value, tree.leaves(leaf), allow_unused=True)
+        rest = iter(found)
+
+        def filled(x: Tensor) -> Tensor:
+            g = next(rest)
+            return torch.zeros_like(x) if g is None else g
+
+        return tree.map(filled, at), value.detach()
 
     def predict(self, params: Params, x: Tensor) -> Tensor:
         """Logits, in evaluation mode."""

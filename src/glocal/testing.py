@@ -469,11 +469,11 @@ def _pick(uplink: Uplink, chosen: list[int]) -> Uplink:
 def _found(sent: Tree, kept: Tree) -> Iterator[tuple[str, str, int]]:
     """What was sent and is part of a client's state: its name, the state's name, whose state."""
     for name, a in tree.flatten(sent):
-        flat = a.flatten(1)
+        flat = a.reshape(len(a), -1)
         # A single number or a constant (zeros, as many begin) can be equal by chance.
         telling = (flat != flat[:, :1]).any(1)
         for leaf, b in tree.flatten(kept):
-            other = b.flatten(1)
+            other = b.reshape(len(b), -1)
             if flat.shape[1] != other.shape[1]:
                 continue
             equal = (flat.unsqueeze(1) == other.unsqueeze(0)).all(2) & telling.unsqueeze(1)

@@ -147,9 +147,8 @@ class Training:
             reached = stage.goal is not None and line["val_accuracy"] >= stage.goal
         if len(self.plan.stages) > 1:
             line["stage"] = stage.name
-        over = reached or (
-            stage.rounds is not None and progress.round - progress.stage_began >= stage.rounds
-        )
+        length = stage.length(self.rounds)
+        over = reached or (length is not None and progress.round - progress.stage_began >= length)
         if over and progress.stage + 1 < len(self.plan.stages) and not last:
             self._next_stage(progress)
 
@@ -176,7 +175,34 @@ class Training:
         local = method.client_half(self.task)
         down = server.broadcast(method, progress.server, progress.round, self.setting)
         make = self.make(progress, local)
-        return federated(self.task, local, self.engine, down, progress.clients, make)
+        clients = progress.clients
+        if getattr(method.local, "solves_when_judged", False):
+            clients = self._solved(progress, local, down, make)
+        return federated(self.task, local, self.engine, down, clients, make)
+
+    def _solved(
+        self,
+        progress: Progress,
+        local: Local,
+        down: Tree,
+        make: Callable[[int], ClientState],
+    ) -> ClientStore:
+        """All clients' states; who never took part runs a round of which nothing is sent."""
+        ids, states = progress.clients.saved()
+        store = ClientStore.restored(len(self.fed), ids, states, self.fed.x.device)
+        absent = (~store.seen).nonzero().flatten().to(self.fed.x.device)
+        if len(absent):
+            work = Work(
+                self.task,
+                local,
+                self.fed,
+                down,
+                absent,
+                store.gather(absent, make),
+                self.key(WORK, progress.round),
+            )
+            store.scatter(absent, self.engine.round(work)[1])
+        return store
 
     def one_for_all(self, progress: Progress) -> bool:
         """Whether clients keep nothing, so that they all predict with the same model."""
@@ -202,7 +228,7 @@ class Training:
     def _check(self, uplink: Uplink, round: int) -> None:
         finite = torch.ones(len(uplink.ids), dtype=torch.bool, device=uplink.ids.device)
         for leaf in tree.leaves(uplink.update) + tree.leaves(uplink.extra):
-            finite &= leaf.isfinite().flatten(1).all(1)
+            finite &= leaf.isfinite().reshape(len(leaf), -1).all(1)
         if not bool(finite.all()):
             name = self.fed.names[int(uplink.ids[(~finite).nonzero()[0, 0]])]
             raise ClientError(

@@ -104,8 +104,10 @@ def zeros(tree: Tree) -> Tree:
 
 def dot(a: Params, b: Params) -> Tensor:
     """``⟨a, b⟩`` over all leaves as one vector."""
-    products = leaves(map(lambda x, y: (x * y).sum(), a, b))
-    return torch.stack(products).sum() if products else torch.zeros(())
+    products = dict(flatten(map(lambda x, y: (x * y).sum(), a, b)))
+    # In the order of names: a tree that was saved and loaded may have another, and so another sum.
+    terms = [products[name] for name in sorted(products)]
+    return torch.stack(terms).sum() if terms else torch.zeros(())
 
 
 def sq_norm(a: Params) -> Tensor:

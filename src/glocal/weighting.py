@@ -54,6 +54,24 @@ def by_examples() -> Weighting:
     return Weighting("by-examples", weigh)
 
 
+def by_update_norm() -> Weighting:
+    """In proportion to the squared norm of the update: ``p_i ∝ ‖Δ_i‖²``.
+
+    Who has most to change counts most (Liang et al., *Think locally, act globally*, 2019 version).
+    """
+
+    def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
+        norms = torch.stack(
+            # In the order of names, so that a run that was saved and loaded adds up the same.
+            [x.flatten(1).square().sum(1) for _, x in sorted(uplink.update.items())]
+        ).sum(0)
+        # Nobody moved: all count alike.
+        norms = torch.where(norms.sum() > 0, norms, torch.ones_like(norms))
+        return norms / norms.sum(), state
+
+    return Weighting("grad-norm", weigh)
+
+
 def uniform() -> Weighting:
     """Every client the same: ``p_i = 1/|S|``."""
 

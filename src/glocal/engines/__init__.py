@@ -16,7 +16,8 @@ __all__ = ["Engine", "Sequential", "Vectorised", "Work", "choose", "resolve"]
 NAMES = ("auto", "sequential", "vectorised")
 
 DENSE_LIMIT = 1_000_000
-"""Parameters up to which stacking dense layers pays on a CPU (measured by ``glocal bench``)."""
+"""Parameters up to which stacking dense and recurrent layers pays on a CPU: it gains or ties in all
+that was measured up to 820 thousand and loses at 2 million (docs/speed.md has the numbers)."""
 
 
 def choose(task: Task, device: torch.device) -> str:

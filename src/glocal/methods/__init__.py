@@ -15,19 +15,43 @@ from typing import Any
 from glocal import combine, optim, sharing, weighting
 from glocal.errors import GlocalError, unknown
 from glocal.method import Method, Plan, Stage
+from glocal.methods.apfl import apfl
 from glocal.methods.common import TrainingArgs
+from glocal.methods.ditto import ditto
 from glocal.methods.fedavg import fedavg
+from glocal.methods.fedper import fedper
 from glocal.methods.fedprox import fedprox
+from glocal.methods.fedrep import fedrep
+from glocal.methods.lg_fedavg import lg_fedavg
 from glocal.methods.local import local
+from glocal.methods.mtl import mtl
+from glocal.methods.pfedme import pfedme
+from glocal.methods.scaffold import scaffold
+from glocal.methods.superfed import superfed_lm, superfed_mm
 from glocal.sharing import Selector
 from glocal.spec import Call, parse_call, split_plus
 
 Base = Callable[..., Method | Plan]
 
-BASES: dict[str, Base] = {"fedavg": fedavg, "fedprox": fedprox, "local": local}
+BASES: dict[str, Base] = {
+    "apfl": apfl,
+    "ditto": ditto,
+    "fedavg": fedavg,
+    "fedper": fedper,
+    "fedprox": fedprox,
+    "fedrep": fedrep,
+    "lg-fedavg": lg_fedavg,
+    "local": local,
+    "mtl": mtl,
+    "pfedme": pfedme,
+    "scaffold": scaffold,
+    "superfed-lm": superfed_lm,
+    "superfed-mm": superfed_mm,
+}
 
 FILLERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "by-examples": ("weighting", weighting.by_examples),
+    "grad-norm": ("weighting", weighting.by_update_norm),
     "uniform": ("weighting", weighting.uniform),
     "mean": ("combine", combine.mean),
     "sgd": ("server_opt", optim.sgd),
@@ -53,7 +77,9 @@ def resolve(spec: str) -> Method | Plan:
     """The method a spec describes."""
     if not isinstance(spec, str):
         raise GlocalError(f"a method is a name such as 'fedavg' or a Method, not {spec!r}.")
-    calls = [parse_call(part) for part in split_plus(spec)]
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+        parse_call(part) for part in split_plus(spec)
+    ]
     name, args, kwargs = calls[0]
     if name in FILLERS:
         calls.insert(0, ("fedavg", (), {}))
@@ -63,7 +89,10 @@ def resolve(spec: str) -> Method | Plan:
     slots = _fill(spec, calls[1:])
     kwargs = dict(kwargs)
     if "shared" in kwargs:
-        slots["shared"] = selector(kwargs.pop("shared"))
+        chosen = selector(kwargs.pop("shared"))
+        # A method that splits the model itself (FedRep) must know the split; others need not.
+        knows = "shared" in inspect.signature(BASES[name]).parameters
+        (kwargs if knows else slots)["shared"] = chosen
     base: Method | Plan = _call(name, BASES[name], args, kwargs, _settings(BASES[name]))
     if not slots:
         return base

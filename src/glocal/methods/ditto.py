@@ -1,0 +1,57 @@
+"""Ditto: a personal model beside the global one, pulled towards it.
+
+Li, Hu, Beirami, Smith: *Ditto: fair and robust federated learning through personalization*, ICML
+2021. The global w is FedAvg's. Beside it client i keeps v_i, which minimises
+
+    F_i(v) + (λ/2) ‖v − w‖²
+
+with w as received. λ = 0 is training alone; a large λ is the global model. Both train on the same
+mini-batches; the personal model is what is judged.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from torch import Tensor
+
+from glocal import tree
+from glocal.local import variant
+from glocal.method import Method
+from glocal.methods.common import TrainingArgs, local_sgd
+from glocal.optim import not_negative
+from glocal.task import Task
+from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
+
+
+def ditto(*, lam: float = 0.1, **training: Unpack[TrainingArgs]) -> Method:
+    """A personal model pulled towards the global one with strength ``lam``."""
+    not_negative(lam=lam)
+    base = local_sgd(**training)
+
+    def init(task: Task, params: Params, key: Tensor) -> ClientState:
+        return {"v": params}
+
+    def start(task: Task, down: Downlink, client: ClientState) -> Carry:
+        v = client["v"]
+        return {"w": base.start(task, down, {}), "v": v, "v_opt": base.opt.init(v)}
+
+    def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+        def personal(v: Params) -> Tensor:
+            w = down["params"]
+            return task.loss(v, batch, key) + lam / 2 * tree.sq_norm(tree.sub(v, w))
+
+        grads, _ = task.grad(personal, carry["v"])
+        v, v_opt = base.opt.update(grads, carry["v_opt"], carry["v"], down["lr"])
+        return {"w": base.step(task, down, carry["w"], batch, key), "v": v, "v_opt": v_opt}
+
+    def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        update, _, extra = base.finish(task, down, carry["w"])
+        return update, {"v": carry["v"]}, extra
+
+    def candidates(task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
+        return {"personal": client["v"]}
+
+    return Method(
+        local=variant(base, init=init, start=start, step=step, finish=finish, candidates=candidates)
+    )

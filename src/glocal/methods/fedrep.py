@@ -1,0 +1,64 @@
+"""FedRep: first the client's own head on the received body, then the body under that head.
+
+Collins, Hassani, Mokhtari, Shakkottai: *Exploiting shared representations for personalized
+federated learning*, ICML 2021. With body φ (shared) and head h_i (private), a round is
+
+    h_i ← h_i − η ∇_h F_i(φ, h_i)     for ``head_epochs`` passes,
+    φ_i ← φ_i − η ∇_φ F_i(φ_i, h_i)   for ``epochs`` passes,
+
+and the server averages the bodies. The paper trains the head for 10 passes and the body for 1.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from torch import Tensor
+
+from glocal import tree
+from glocal.local import Phase, Step, check_counts, variant
+from glocal.method import Method
+from glocal.methods.common import TrainingArgs, local_sgd
+from glocal.sharing import Selector, all_but_last, split
+from glocal.task import Task
+from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
+
+
+def fedrep(
+    *, head_epochs: int = 10, shared: Selector | None = None, **training: Unpack[TrainingArgs]
+) -> Method:
+    """A shared body and a private head, trained one after the other; ``epochs`` are the body's."""
+    body = shared or all_but_last(1)
+    settings: TrainingArgs = {"epochs": 1, **training}
+    base = local_sgd(**settings)
+    check_counts(epochs=head_epochs, batch_size=base.batch_size)
+
+    def start(task: Task, down: Downlink, client: ClientState) -> Carry:
+        phi, h = split(down["params"], body.pick(task.names))
+        return {
+            "body": phi,
+            "head": h,
+            "opt": {"body": base.opt.init(phi), "head": base.opt.init(h)},
+        }
+
+    def moving(part: str, still: str) -> Step:
+        def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+            def loss(w: Params) -> Tensor:
+                return task.loss({**carry[still], **w}, batch, key)
+
+            grads, _ = task.grad(loss, carry[part])
+            w, opt = base.opt.update(grads, carry["opt"][part], carry[part], down["lr"])
+            return {**carry, part: w, "opt": {**carry["opt"], part: opt}}
+
+        return step
+
+    def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        # The whole difference: what is private of it stays at home (sharing.KeepPrivate).
+        w = {**carry["head"], **carry["body"]}
+        return tree.sub({k: w[k] for k in down["params"]}, down["params"]), {}, {}
+
+    phases = (
+        Phase("head", head_epochs, moving("head", still="body")),
+        Phase("body", base.epochs, moving("body", still="head")),
+    )
+    return Method(local=variant(base, start=start, phases=phases, finish=finish), shared=body)
