@@ -233,3 +233,17 @@ def test_one_for_all_is_for_methods_that_keep_nothing() -> None:
     for method, expected in (("fedavg", True), ("fedavg(shared=last(1))", False), ("local", False)):
         job = training(method)
         assert job.one_for_all(job.begin(job.task.params)) is expected
+
+
+def test_an_initialisation_of_ones_own_is_the_same_whenever_one_joins() -> None:
+    job = training("local", sampler=Listed([0], [1], [2]))
+    progress = job.begin(job.task.params)
+
+    def fresh(client: int) -> torch.Tensor:
+        state = job.make(progress, job.method(progress).client_half(job.task))(client)
+        return state["w"]["0.weight"]
+
+    before = fresh(5)
+    assert not torch.equal(before, fresh(4))
+    job.run(progress)
+    assert torch.equal(fresh(5), before)

@@ -5,12 +5,36 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import click
 import typer
 
 from glocal.errors import GlocalError
+from glocal.options import (
+    Augment,
+    Client,
+    Clients,
+    Data,
+    Device,
+    EngineOption,
+    FractionOf,
+    Init,
+    Json,
+    Label,
+    Model,
+    Out,
+    Partition,
+    PoissonOption,
+    Repeats,
+    Rounds,
+    Sampled,
+    Seed,
+    Transform,
+    ValidateEvery,
+    Yardstick,
+    chosen,
+)
 
 if TYPE_CHECKING:
     from glocal.fitting import Run
@@ -27,116 +51,6 @@ app = typer.Typer(
 )
 
 DEFAULT_COMPARISON = ["local", "fedavg", "fedprox"]
-
-Data = Annotated[
-    str,
-    typer.Option(
-        help="A data set ('glocal data' lists them), or your own .csv or .npz file.",
-        rich_help_panel="Data",
-    ),
-]
-Clients = Annotated[
-    int, typer.Option(help="How many clients the data is dealt among.", rich_help_panel="Data")
-]
-Partition = Annotated[
-    str | None,
-    typer.Option(
-        help="How it is dealt: iid, dirichlet(0.3), dirichlet-clients(0.3), classes(2), shards(2), "
-        "quantity(0.5), by(column). Default: the data's own clients, or dirichlet(0.3).",
-        rich_help_panel="Data",
-    ),
-]
-Transform = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--transform",
-        help="Change some clients' data, as in 'rotate(90, clients=5)' or 'pair-noise(0.4)'; may "
-        "be given several times.",
-        rich_help_panel="Data",
-    ),
-]
-Label = Annotated[
-    str, typer.Option(help="The label column of a .csv file.", rich_help_panel="Data")
-]
-Client = Annotated[
-    str, typer.Option(help="The client column of a .csv file.", rich_help_panel="Data")
-]
-Model = Annotated[
-    str,
-    typer.Option(
-        help="A model such as mlp, 'mlp(200,200)', lenet, cnn, resnet10; or your own, as "
-        "net.py:Name ('glocal methods' lists all).",
-        rich_help_panel="Training",
-    ),
-]
-Init = Annotated[
-    str | None,
-    typer.Option(
-        help="Start from the weights in this .safetensors file.", rich_help_panel="Training"
-    ),
-]
-Augment = Annotated[
-    str | None,
-    typer.Option(help="Augment training images, as in 'crop(4)+flip'.", rich_help_panel="Training"),
-]
-Rounds = Annotated[int, typer.Option(help="Communication rounds.", rich_help_panel="Training")]
-FractionOf = Annotated[
-    float, typer.Option(help="Share of clients in a round.", rich_help_panel="Training")
-]
-Sampled = Annotated[
-    int | None,
-    typer.Option(help="Clients in a round, instead of --fraction.", rich_help_panel="Training"),
-]
-PoissonOption = Annotated[
-    bool,
-    typer.Option(
-        "--poisson",
-        help="Each client is in a round by its own coin of that probability.",
-        rich_help_panel="Training",
-    ),
-]
-Repeats = Annotated[
-    int,
-    typer.Option(
-        help="Repeat on other splits and seeds; verdicts pool over them, so fewer stay undecided.",
-        rich_help_panel="Judging",
-    ),
-]
-Yardstick = Annotated[
-    str,
-    typer.Option(
-        help="How clients train alone, as in 'local(max_epochs=200)'.", rich_help_panel="Judging"
-    ),
-]
-ValidateEvery = Annotated[
-    int,
-    typer.Option(
-        help="Record validation accuracy each so many rounds (0: after the last).",
-        rich_help_panel="Judging",
-    ),
-]
-Seed = Annotated[int, typer.Option(help="Of everything drawn: same seed, same result.")]
-EngineOption = Annotated[
-    str,
-    typer.Option(
-        "--engine",
-        help="sequential, vectorised, or auto (by model and device).",
-        rich_help_panel="Machine",
-    ),
-]
-Device = Annotated[str, typer.Option(help="cpu or cuda.", rich_help_panel="Machine")]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        help="The run folder; a new one under runs/ by default.", rich_help_panel="Output"
-    ),
-]
-Json = Annotated[
-    Path | None,
-    typer.Option(
-        "--json", help="Also write all figures to this file ('-': print).", rich_help_panel="Output"
-    ),
-]
 
 
 @app.command()
@@ -184,7 +98,7 @@ def compare(
     """
     from glocal.settings import from_mapping
 
-    settings = from_mapping(_chosen(locals()))
+    settings = from_mapping(chosen(locals()))
     specs = list(dict.fromkeys(methods or DEFAULT_COMPARISON))
     _train(specs, settings, out, json, kind="compare")
 
@@ -233,7 +147,7 @@ def run(
 
     from glocal.settings import from_mapping, read
 
-    given = _chosen(locals())
+    given = chosen(locals())
     if method.endswith(".toml"):
         method, settings = read(Path(method))
         typed = click.core.ParameterSource.COMMANDLINE
@@ -282,7 +196,7 @@ def data(
         return
     from glocal.settings import from_mapping
 
-    given = {k: v for k, v in _chosen(locals()).items() if k != "data"}
+    given = {k: v for k, v in chosen(locals()).items() if k != "data"}
     draw_federation(from_mapping({**given, "data": name}).federation())
 
 
@@ -298,17 +212,6 @@ def bench(
     from glocal.show import bench_table
 
     bench_table(repeats, json)
-
-
-def _chosen(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The settings among a command's arguments."""
-    from dataclasses import fields
-
-    from glocal.settings import Settings
-
-    names = {f.name for f in fields(Settings)}
-    found = {k: v for k, v in arguments.items() if k in names}
-    return {**found, "transforms": tuple(arguments.get("transform") or ())}
 
 
 def _train(

@@ -6,7 +6,7 @@ import copy
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from glocal import engines, models, rng, runs, server, tree
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.errors import GlocalError
-from glocal.evaluate import Outcome, outcomes
+from glocal.evaluate import Outcome, outcomes, pick
 from glocal.ledger import Ledger, published
 from glocal.method import Method, Plan, as_plan
 from glocal.methods import resolve
@@ -32,6 +32,20 @@ from glocal.types import Params, Tree
 from glocal.yardstick import Yardstick, measure
 
 ModelLike = str | nn.Module | Callable[[], nn.Module]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training that is over, with everything needed to go on or to judge it in other ways."""
+
+    training: Training
+    progress: Progress
+
+    def models(self) -> Params:
+        """Every client's model (chosen on its validation data), stacked."""
+        t = self.training
+        everyone = torch.arange(len(t.fed), device=t.fed.x.device)
+        return pick(t.task, t.fed, t.engine, t.models(self.progress)(everyone), everyone)[0]
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,8 @@ class Run:
     """What the clients keep: ``ids`` and their states, stacked (of ``local``: their models)."""
     settings: dict[str, Any]
     """Everything that was chosen, by the caller or by rule."""
+    trained: Trained | None = field(default=None, repr=False)
+    """The first repeat as it stood after its last round, for judging further; not in files."""
     yardstick: bool = False
     """Whether this is the yardstick itself: its benefit is 0 by definition."""
 
@@ -204,6 +220,7 @@ def fit(
         states=first.states,
         data=fed.describe,
         settings=settings,
+        trained=first.trained,
         yardstick=isinstance(own, Alone),
     )
 
@@ -214,6 +231,7 @@ class _Ended:
     states: Tree
     history: list[dict[str, Any]]
     published: int = 0
+    trained: Trained | None = None
 
 
 def _ended(training: Training, done: Progress) -> _Ended:
@@ -226,7 +244,8 @@ def _ended(training: Training, done: Progress) -> _Ended:
         for up, line in zip(done.ledger.up, done.history, strict=True)
     ]
     total = sum(published(1, size, setting.clients, setting.fraction) for size in sizes)
-    return _Ended(whole, {"ids": ids, **states}, done.history, total)
+    trained = Trained(training, done)
+    return _Ended(whole, {"ids": ids, **states}, done.history, total, trained)
 
 
 def _bench(
