@@ -70,11 +70,12 @@ def test_a_yardstick_is_of_the_callers_own_functions() -> None:
     assert len(fitting._YARDSTICKS) == 4
 
 
-def test_only_the_last_few_yardsticks_are_kept() -> None:
+def test_only_the_last_few_yardsticks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "KEPT", 3)
     fitting._YARDSTICKS.clear()
-    for seed in range(10):
+    for seed in range(5):
         fit(seed=seed, rounds=1)
-    assert len(fitting._YARDSTICKS) == 8
+    assert len(fitting._YARDSTICKS) == 3
 
 
 def test_what_a_run_is() -> None:

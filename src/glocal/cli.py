@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 import typer
 
+from glocal.commands.newcomer import newcomer
 from glocal.errors import GlocalError
 from glocal.options import (
     Augment,
@@ -23,6 +24,7 @@ from glocal.options import (
     Json,
     Label,
     Model,
+    NewTest,
     Out,
     Partition,
     PoissonOption,
@@ -50,7 +52,7 @@ app = typer.Typer(
     "every client against the model it could train alone.",
 )
 
-DEFAULT_COMPARISON = ["local", "fedavg", "fedprox"]
+DEFAULT_COMPARISON = ["local", "fedavg", "fedprox", "ditto"]
 
 
 @app.command()
@@ -79,6 +81,7 @@ def compare(
     repeats: Repeats = 1,
     yardstick: Yardstick = "local",
     validate_every: ValidateEvery = 0,
+    new_test: NewTest = False,
     seed: Seed = 0,
     engine: EngineOption = "auto",
     device: Device = "cpu",
@@ -130,6 +133,7 @@ def run(
     repeats: Repeats = 1,
     yardstick: Yardstick = "local",
     validate_every: ValidateEvery = 0,
+    new_test: NewTest = False,
     seed: Seed = 0,
     engine: EngineOption = "auto",
     device: Device = "cpu",
@@ -212,6 +216,9 @@ def bench(
     from glocal.show import bench_table
 
     bench_table(repeats, json)
+
+
+app.command()(newcomer)
 
 
 def _train(

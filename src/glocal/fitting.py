@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glocal import engines, models, rng, runs, server, tree
+from glocal import engines, models, newtest, rng, runs, server, tree
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.errors import GlocalError
@@ -118,6 +118,7 @@ def fit(
     augment: Augment | None = None,
     yardstick: Method | str | None = None,
     validate_every: int = 0,
+    new_test: bool = False,
     progress: bool | Report | None = None,
     name: str | None = None,
     on_line: Callable[[dict[str, Any]], None] = lambda line: None,
@@ -143,6 +144,8 @@ def fit(
         yardstick: how clients train alone, ``"local"`` with settings; the default tries three
             learning rates with early stopping.
         validate_every: record validation accuracy each so many rounds (0: after the last).
+        new_test: also judge all clients' models together on data of unknown origin
+            (:mod:`glocal.newtest`).
         progress: show bars: on a terminal by default; or a function (what, done, total).
         name: what to call the run; the spec as typed by default.
         on_line: called with each round's line of the history.
@@ -156,6 +159,7 @@ def fit(
     if isinstance(own, Alone):
         alone = own
     trials, first = [], None
+    together: list[dict[str, Any]] = []
     with reporter(progress) as report:
         for r in range(repeats):
             suffix = f" ({r + 1} of {repeats})" if repeats > 1 else ""
@@ -166,6 +170,9 @@ def fit(
             if isinstance(own, Alone):
                 trials.append(Trial(bench.fed, judged, judged, Ledger()))
                 first = first or _Ended({}, {"ids": torch.arange(len(fed)), **yard.models}, [])
+                if new_test:
+                    found = newtest.stacked(bench.task, bench.fed, bench.engine, yard.models)
+                    together.append(found)
                 continue
             training = Training(
                 plan,
@@ -193,11 +200,15 @@ def fit(
             )
             trials.append(Trial(bench.fed, judged_method, judged, done.ledger))
             first = first or _ended(training, done)
+            if new_test:
+                together.append(newtest.new_test(Trained(training, done)))
     rows = client_table(trials)
     summary = summarise(rows, trials)
     summary["rounds"] = 0 if isinstance(own, Alone) else rounds
     summary["params_published"] = first.published if first else 0
     summary["parameters"] = tree.count(bench.task.params)
+    if new_test:
+        summary["new_test"] = newtest.mean(together)
     settings = {
         "method": name,
         "model": model if isinstance(model, str) else type(bench.task.module).__name__,
@@ -285,6 +296,8 @@ def _bench(
 _YARDSTICKS: OrderedDict[str, tuple[Yardstick, Outcome, object]] = OrderedDict()
 """The last few, so that methods compared on one federation share theirs."""
 
+KEPT = 32
+
 
 def _measured(
     bench: Bench, alone: Alone, tick: Callable[[int, int], None]
@@ -301,7 +314,7 @@ def _measured(
             pool=pool_is_valid(bench.fed),
         )
         _YARDSTICKS[key] = (yard, judged, bench.own)
-        while len(_YARDSTICKS) > 8:
+        while len(_YARDSTICKS) > KEPT:
             _YARDSTICKS.popitem(last=False)
     yard, judged, _ = _YARDSTICKS[key]
     return yard, judged

@@ -180,9 +180,9 @@ def variant(
 
 def check_counts(*, epochs: int, batch_size: int) -> None:
     """Refuse counts that make no round."""
-    if epochs != int(epochs) or epochs < 1:
+    if isinstance(epochs, bool) or epochs != int(epochs) or epochs < 1:
         raise GlocalError(f"epochs must be a whole number of 1 or more, not {epochs}.")
-    if batch_size != int(batch_size) or batch_size < 0:
+    if isinstance(batch_size, bool) or batch_size != int(batch_size) or batch_size < 0:
         raise GlocalError(
             f"batch_size must be a whole number of 1 or more (0: all at once), not {batch_size}."
         )

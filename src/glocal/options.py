@@ -94,6 +94,14 @@ ValidateEvery = Annotated[
         rich_help_panel="Judging",
     ),
 ]
+NewTest = Annotated[
+    bool,
+    typer.Option(
+        "--new-test",
+        help="Also judge all clients' models together on data of unknown origin.",
+        rich_help_panel="Judging",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Of everything drawn: same seed, same result.")]
 EngineOption = Annotated[
     str,

@@ -91,6 +91,37 @@ class Poisson:
         return self.rate
 
 
+@dataclass(frozen=True)
+class Among:
+    """Draws among the clients ``who`` alone, as ``sampler`` would; ``always`` are in every round.
+
+    Who was there before and who joins are drawn differently: without a ``sampler`` nobody of
+    ``who`` takes part, and a round is that of ``always``.
+    """
+
+    who: tuple[int, ...]
+    sampler: Sampler | None
+    always: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if set(self.who) & set(self.always):
+            raise GlocalError("a client that is always there cannot be drawn too: name it once.")
+
+    def cohort(self, clients: int, key: Tensor) -> Tensor:
+        """Those drawn and those always there."""
+        always = torch.tensor(self.always, dtype=torch.int64, device=key.device)
+        if self.sampler is None:
+            return always.sort().values
+        who = torch.tensor(self.who, dtype=torch.int64, device=key.device)
+        drawn = who[self.sampler.cohort(len(self.who), key)]
+        return torch.cat([drawn, always]).sort().values
+
+    def share(self, clients: int) -> float:
+        """The mean over all clients."""
+        drawn = self.sampler.share(len(self.who)) * len(self.who) if self.sampler else 0.0
+        return (drawn + len(self.always)) / clients
+
+
 def _share(name: str, value: float) -> None:
     if not 0 < value <= 1:
         raise GlocalError(f"{name} must be above 0 and up to 1, not {value}.")

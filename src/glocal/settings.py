@@ -46,6 +46,7 @@ class Settings:
     augment: str | None = None
     yardstick: str = "local"
     validate_every: int = 0
+    new_test: bool = False
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -85,6 +86,7 @@ class Settings:
                     "init",
                     "yardstick",
                     "validate_every",
+                    "new_test",
                 )
             },
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -76,11 +77,13 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation) -> None:
                 *verdicts,
                 short(s["params_up"]),
                 short(s["params_down"]),
+                *([f"{100 * s['new_test']['logits']:.1f}"] if "new_test" in s else []),
             ]
         )
     head = ["method", "mean %", "worst 10 %", "best 10 %", "Gini", "vs alone"]
     print()
-    table([*head, "better off", "worse off", "undecided", "sent up", "sent down"], rows)
+    asked = ["new test %"] if any("new_test" in run.summary for run in runs.values()) else []
+    table([*head, "better off", "worse off", "undecided", "sent up", "sent down", *asked], rows)
     print()
     for line in _legend([run.summary for run in runs.values()], fed):
         print(line)
@@ -98,7 +101,8 @@ def _coloured(count: int, style: str) -> Cell:
 def _legend(summaries: list[dict[str, Any]], fed: Federation) -> list[str]:
     summary = summaries[0]
     where = (
-        "all clients' test examples, weighted by its label shares (clients differ in labels alone)"
+        "all clients' test examples, weighted by its label shares (valid, as clients differ in "
+        "labels alone)"
         if summary["estimate"] == "pooled"
         else "each client's own test split"
     )
@@ -106,11 +110,16 @@ def _legend(summaries: list[dict[str, Any]], fed: Federation) -> list[str]:
     lines = [
         f"{len(fed)} clients, {int(fed.train.rows.numel())} training examples, "
         f"{summary['parameters']:,} parameters" + (f", {repeats} repeats." if repeats > 1 else "."),
-        f"Accuracy of each client's model on {where}; means over clients.",
-        "vs alone: points above the best model each client could train by itself. Better or worse "
-        "off: an exact paired test at 90 % says so; else undecided.",
-        "Sent: numbers over the network, the sampled clients' together.",
+        *textwrap.wrap(
+            f"Accuracy: each client's model on {where}; means over clients. vs alone: points above "
+            "the best model the client could train by itself. Better or worse off: an exact paired "
+            "test at 90 % says so; else undecided. Sent: numbers over the network, to and from all "
+            "sampled clients together.",
+            100,
+        ),
     ]
+    if any("new_test" in s for s in summaries):
+        lines.append("New test: all clients' logits averaged, on everybody's test examples.")
     if repeats == 1 and any(s["undecided"] for s in summaries):
         lines.append("Fewer stay undecided with more test data: --repeats 5.")
     return lines

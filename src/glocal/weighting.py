@@ -58,13 +58,15 @@ def by_update_norm() -> Weighting:
     """In proportion to the squared norm of the update: ``p_i ∝ ‖Δ_i‖²``.
 
     Who has most to change counts most (Liang et al., *Think locally, act globally*, 2019 version).
+    Departure: theirs is the norm of the shared layers' gradient; an update is the sum of a round's
+    steps, which for one step of plain SGD gives the same weights.
     """
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
-        norms = torch.stack(
-            # In the order of names, so that a run that was saved and loaded adds up the same.
-            [x.flatten(1).square().sum(1) for _, x in sorted(uplink.update.items())]
-        ).sum(0)
+        norms = torch.zeros_like(uplink.n, dtype=torch.float32)
+        # In the order of names, so that a run that was saved and loaded adds up the same.
+        for _, x in sorted(uplink.update.items()):
+            norms = norms + x.reshape(len(x), -1).square().sum(1)
         # Nobody moved: all count alike.
         norms = torch.where(norms.sum() > 0, norms, torch.ones_like(norms))
         return norms / norms.sum(), state

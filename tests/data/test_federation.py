@@ -304,7 +304,8 @@ def test_a_table_by_a_column() -> None:
 
 
 def test_a_real_data_frame() -> None:
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     frame = pandas.DataFrame(table())
     expected = federation(table(), "label", "site").fingerprint
     assert federation(frame, "label", "site").fingerprint == expected

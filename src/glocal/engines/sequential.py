@@ -6,6 +6,7 @@ for convolutions.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from glocal.task import Task
 from glocal.types import ClientState, Downlink, Params, Tree, Uplink
 
 
+@dataclass(frozen=True)
 class Sequential:
     """The plain loop over clients."""
 

@@ -88,6 +88,10 @@ def resolve(spec: str) -> Method | Plan:
         raise unknown("method", name, [*BASES, *FILLERS])
     slots = _fill(spec, calls[1:])
     kwargs = dict(kwargs)
+    if name == "local" and (slots or "shared" in kwargs):
+        raise GlocalError(
+            f"local sends nothing, so the rest of {spec!r} would do nothing: leave it out."
+        )
     if "shared" in kwargs:
         chosen = selector(kwargs.pop("shared"))
         # A method that splits the model itself (FedRep) must know the split; others need not.

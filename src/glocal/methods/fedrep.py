@@ -43,6 +43,9 @@ def fedrep(
 
     def moving(part: str, still: str) -> Step:
         def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+            if not carry[part]:  # shared=everything leaves no head, shared=nothing no body
+                return carry
+
             def loss(w: Params) -> Tensor:
                 return task.loss({**carry[still], **w}, batch, key)
 

@@ -23,7 +23,7 @@ from glocal.errors import GlocalError
 from glocal.local import variant
 from glocal.method import Method
 from glocal.methods.common import TrainingArgs, local_sgd
-from glocal.optim import not_negative, sgd
+from glocal.optim import positive, sgd
 from glocal.task import Task
 from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
 from glocal.weighting import uniform
@@ -38,9 +38,14 @@ def pfedme(
     **training: Unpack[TrainingArgs],
 ) -> Method:
     """Personal models near the global one: proximal points with strength ``lam``."""
-    not_negative(lam=lam, inner_lr=inner_lr, beta=beta)
-    if inner < 1:
-        raise GlocalError(f"inner must be 1 step or more, not {inner}.")
+    positive(lam=lam, inner_lr=inner_lr, beta=beta)
+    if inner != int(inner) or inner < 1:
+        raise GlocalError(f"inner must be a whole number of steps of 1 or more, not {inner}.")
+    if inner_lr * lam >= 2:
+        raise GlocalError(
+            f"the inner steps run away where inner_lr · lam is 2 or more, as {inner_lr} · {lam} "
+            f"is: give inner_lr={1 / lam:.2g}, say."
+        )
     settings: TrainingArgs = {"lr": 0.01, **training}
     base = local_sgd(**settings)
 
@@ -59,7 +64,7 @@ def pfedme(
 
         for _ in range(inner):
             grads, _ = task.grad(proximal, theta)
-            theta = tree.add(theta, grads, -inner_lr * down["lr"])
+            theta = tree.add(theta, grads, -inner_lr)
         # The gradient of the Moreau envelope at w_i.
         envelope = tree.map(lambda a, b: lam * (a - b), w, theta)
         w, opt = base.opt.update(envelope, carry["opt"], w, down["lr"])

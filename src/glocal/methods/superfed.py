@@ -6,14 +6,13 @@ draws λ ~ U(0, 1), one for the model (MM) or one for each layer (LM), and both 
 
     F_i((1 − λ) f + λ l) + (μ/2) ‖f − w‖² + ν cos²(f, l),
 
-the cosine over all parameters as one vector. Before round L = ``start`` · T, λ = 0 and f trains
-alone. Only f travels. The client predicts with a mixture of the received model and its l; which one
-is picked on validation data from λ ∈ {0, .1, …, 1}.
+the cosine over all parameters as one vector. For the first L = ``start`` · T rounds λ = 0 and f
+trains alone. Only f travels. The client predicts with a mixture of the received model and its l;
+which one is picked on validation data from λ ∈ {0, .1, …, 1}. λ fixed at 0 and ν = 0 is FedProx;
+with μ = 0 too, FedAvg.
 
-λ fixed at 0 and ν = 0 is FedProx; with μ = 0 too, FedAvg.
-
-Departures: the algorithm as printed lets ν act on both models before round L; there, as in the
-released code, only f trains, without it. The released code picks λ on test data; this does not.
+Departures: in the first L rounds only f trains, without ν, as in the released code; the algorithm
+as printed lets ν move both models there (``nu_always``). The released code picks λ on test data.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ from glocal.sharing import layers
 from glocal.task import Task
 from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
 
-GRID = tuple(i / 10 for i in range(11))
-
 
 def superfed_mm(
     *,
@@ -43,10 +40,11 @@ def superfed_mm(
     nu: float = 1.0,
     start: float = 0.4,
     lam: float | None = None,
+    nu_always: bool = False,
     **training: Unpack[TrainingArgs],
 ) -> Method:
     """Two models a client, mixed as wholes; ``lam`` fixes the mixture instead of drawing it."""
-    return _superfed(False, mu, nu, start, lam, **training)
+    return _superfed(False, mu, nu, start, lam, nu_always, training)
 
 
 def superfed_lm(
@@ -55,10 +53,11 @@ def superfed_lm(
     nu: float = 2.0,
     start: float = 0.4,
     lam: float | None = None,
+    nu_always: bool = False,
     **training: Unpack[TrainingArgs],
 ) -> Method:
     """Two models a client, mixed layer by layer; ``lam`` fixes the mixture."""
-    return _superfed(True, mu, nu, start, lam, **training)
+    return _superfed(True, mu, nu, start, lam, nu_always, training)
 
 
 def _superfed(
@@ -67,7 +66,8 @@ def _superfed(
     nu: float,
     begin: float,
     fixed: float | None,
-    **training: Unpack[TrainingArgs],
+    nu_always: bool,
+    training: TrainingArgs,
 ) -> Method:
     not_negative(mu=mu, nu=nu)
     if not 0 <= begin <= 1 or not 0 <= (fixed or 0.0) <= 1:
@@ -76,54 +76,45 @@ def _superfed(
 
     def draw(task: Task, key: Tensor) -> Params:
         """λ for every parameter: the same for all, or for all of a layer."""
-        groups = layers(task.names)
-        u = rng.uniform(rng.fold(key, 0x5F), (len(groups) if by_layer else 1,))
-        if fixed is not None:
-            u = torch.full_like(u, fixed)
-        index = {n: i for i, names in enumerate(groups.values()) for n in names}
-        return {n: u[index[n] if by_layer else 0] for n in task.names}
+        groups = list(layers(task.names).values()) if by_layer else [task.names]
+        # The children of a step's key from 0 up belong to the task's augmentation and dropout.
+        u = rng.uniform(rng.fold(key, -2), (len(groups),))
+        u = u if fixed is None else torch.full_like(u, fixed)
+        return {n: u[i] for i, names in enumerate(groups) for n in names}
 
     def init(task: Task, params: Params, key: Tensor) -> ClientState:
         return {"l": task.init(key)}
 
     def start(task: Task, down: Downlink, client: ClientState) -> Carry:
-        f, l = down["params"], client["l"]  # noqa: E741 the paper's letter
-        return {"f": f, "f_opt": base.opt.init(f), "l": l, "l_opt": base.opt.init(l)}
+        return {"f": base.start(task, down, {}), "l": base.start(task, {"params": client["l"]}, {})}
 
     def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
-        begun = down["round"] >= begin * down["rounds"]
-        lam = {n: torch.where(begun, v, 0.0) for n, v in draw(task, key).items()}
+        # Rounded, since a share of the rounds is not exact: 0.6 · 50 is above 30.
+        begun = down["round"] >= torch.round(begin * down["rounds"])
+        lam = {n: torch.where(begun, u, 0.0) for n, u in draw(task, key).items()}
+        both = begun | nu_always
 
-        def objective(both: Tree) -> Tensor:
-            f, l = both["f"], both["l"]  # noqa: E741
-            mixed = tree.map(lambda a, b, share: (1 - share) * a + share * b, f, l, lam)
+        def objective(at: Tree) -> Tensor:
+            f, l = at["f"], at["l"]  # noqa: E741 the paper's letter
+            mixed = {n: (1 - lam[n]) * f[n] + lam[n] * l[n] for n in f}
             prox = mu / 2 * tree.sq_norm(tree.sub(f, down["params"]))
-            return task.loss(mixed, batch, key) + prox + torch.where(begun, nu, 0.0) * cos2(f, l)
+            cos2 = tree.dot(f, l) ** 2 / (tree.sq_norm(f) * tree.sq_norm(l)).clamp(min=1e-12)
+            return task.loss(mixed, batch, key) + prox + torch.where(both, nu * cos2, 0.0)
 
-        grads, _ = task.grad(objective, {"f": carry["f"], "l": carry["l"]})
-        f, f_opt = base.opt.update(grads["f"], carry["f_opt"], carry["f"], down["lr"])
-        new = base.opt.update(grads["l"], carry["l_opt"], carry["l"], down["lr"])
+        grads, _ = task.grad(objective, {k: part["w"] for k, part in carry.items()})
+        new = {}
+        for k, part in carry.items():
+            w, opt = base.opt.update(grads[k], part["opt"], part["w"], down["lr"])
+            new[k] = {"w": w, "opt": opt}
         # Weight decay and momentum would move l even where its gradient is zero.
-        kept = {"l": carry["l"], "l_opt": carry["l_opt"]}
-        moved = {"l": new[0], "l_opt": new[1]}
-        return {
-            "f": f,
-            "f_opt": f_opt,
-            **tree.map(lambda a, b: torch.where(begun, a, b), moved, kept),
-        }
+        return {**new, "l": tree.map(lambda a, b: torch.where(both, a, b), new["l"], carry["l"])}
 
     def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
-        return tree.sub(carry["f"], down["params"]), {"l": carry["l"]}, {}
+        return tree.sub(carry["f"]["w"], down["params"]), {"l": carry["l"]["w"]}, {}
 
     def candidates(task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
-        grid = GRID if fixed is None else (fixed,)
+        grid = [i / 10 for i in range(11)] if fixed is None else [fixed]
         return {f"λ={share:g}": mix(client["l"], down["params"], share) for share in grid}
 
-    return Method(
-        local=variant(base, init=init, start=start, step=step, finish=finish, candidates=candidates)
-    )
-
-
-def cos2(f: Params, g: Params) -> Tensor:
-    """``cos²(f, g)`` over all parameters as one vector."""
-    return tree.dot(f, g).square() / (tree.sq_norm(f) * tree.sq_norm(g)).clamp(min=1e-12)
+    local = variant(base, init=init, start=start, step=step, finish=finish, candidates=candidates)
+    return Method(local=local)

@@ -1,0 +1,183 @@
+"""What came of a client that joined: rows for its stages, rows for the old clients, a summary.
+
+A change is judged as a benefit is (:mod:`glocal.verdict`): the newcomer's against its yardstick, an
+old client's against what it had before, both on the same test examples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist, fmean, stdev
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal import verdict
+from glocal.arrival import Parts
+from glocal.evaluate import Outcome
+from glocal.fitting import Trained
+from glocal.ledger import Ledger
+from glocal.results import Table, Trial, client_table, pool_is_valid
+
+STAGES = ("at once", "own training", "joined")
+LEVEL = 0.90
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What the newcomer got and what the old clients lost."""
+
+    method: str
+    client: str
+    rows: Table
+    """One row a stage: the newcomer's accuracy and verdict against alone, the old clients' mean."""
+    clients: Table
+    """One row an old client: ``before``, ``after``, ``change`` with its paired interval."""
+    summary: dict[str, Any]
+    settings: dict[str, Any]
+    data: dict[str, Any]
+    before: Trained = field(repr=False)
+    """The old clients' training as it ended, of the first seed."""
+    after: Trained = field(repr=False)
+    """The same after the newcomer joined; the newcomer is the last client."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of one seed: every outcome, by stage."""
+
+    parts: Parts
+    newcomer: dict[str, Outcome]
+    alone: Outcome
+    old: dict[str, Outcome]
+    ledger: Ledger
+    before: Trained
+    after: Trained
+
+    def newcomer_trial(self, stage: str) -> Trial:
+        return Trial(self.parts.new, self.newcomer[stage], self.alone, self.ledger)
+
+    def old_trial(self) -> Trial:
+        return Trial(self.parts.old, self.old["after"], self.old["before"], self.ledger)
+
+
+def collect(
+    found: Sequence[Seen],
+    *,
+    method: str,
+    client: str,
+    settings: dict[str, Any],
+    data: dict[str, Any],
+) -> Joined:
+    """The result of several seeds."""
+    clients = _clients(found)
+    rows = _rows(found, clients)
+    return Joined(
+        method=method,
+        client=client,
+        rows=rows,
+        clients=clients,
+        summary=_summary(rows, clients, found),
+        settings=settings,
+        data=data,
+        before=found[0].before,
+        after=found[0].after,
+    )
+
+
+def _clients(found: Sequence[Seen]) -> Table:
+    """A row an old client: "alone" of the verdict's table is what it had before."""
+    names = {"accuracy": "after", "local_accuracy": "before", "benefit": "change"}
+    kept = ("client", "n_train", "n_test", "low", "high", "verdict")
+    rows = Table()
+    for row in client_table([s.old_trial() for s in found]):
+        judged: dict[str, Any] = {k: row[k] for k in kept[:3]}
+        for prefix in ("", "own_"):
+            for key in ("local_accuracy", "accuracy", "benefit", *kept[3:]):
+                if prefix + key in row:
+                    judged[prefix + names.get(key, key)] = row[prefix + key]
+        rows.append(judged)
+    return rows
+
+
+def _rows(found: Sequence[Seen], clients: Table) -> Table:
+    """A row a stage, and the newcomer alone."""
+    pooled = pool_is_valid(found[0].parts.old)
+    own = "own_" if pooled else ""
+    rows = Table()
+    for stage in STAGES:
+        (row,) = client_table([s.newcomer_trial(stage) for s in found])
+        when = "after" if stage == "joined" else "before"
+        rows.append(
+            {
+                "stage": stage,
+                **{k: row[k] for k in ("accuracy", "benefit", "low", "high", "verdict")},
+                "old_own": fmean(clients[f"{own}{when}"]),
+                "old_pooled": fmean(clients[when]) if pooled else None,
+            }
+        )
+    alone = row["local_accuracy"]
+    nothing = {"benefit": 0.0, "low": 0.0, "high": 0.0, "verdict": "yardstick"}
+    rows.append(
+        {"stage": "alone", "accuracy": alone, **nothing, "old_own": None, "old_pooled": None}
+    )
+    return rows
+
+
+def _summary(rows: Table, clients: Table, found: Sequence[Seen]) -> dict[str, Any]:
+    stages = {row["stage"]: row for row in rows}
+    by_seed = [fmean(client_table([s.old_trial()])["benefit"]) for s in found]
+    low, high = interval(by_seed)
+    every = verdict.pool([_everybody(s) for s in found], LEVEL)
+    verdicts = clients["verdict"]
+    return {
+        "at_once": stages["at once"]["accuracy"],
+        "alone": stages["alone"]["accuracy"],
+        "own_training": stages["own training"]["accuracy"],
+        "joined": stages["joined"]["accuracy"],
+        "benefit": stages["joined"]["benefit"],
+        "verdict": stages["joined"]["verdict"],
+        "old_before": fmean(clients["before"]),
+        "old_after": fmean(clients["after"]),
+        "old_change": fmean(clients["change"]),
+        "old_low": low,
+        "old_high": high,
+        "old_by_seed": by_seed,
+        "old_paired": {"change": every.benefit, "low": every.low, "high": every.high},
+        "old_better_off": verdicts.count("better off"),
+        "old_worse_off": verdicts.count("worse off"),
+        "old_undecided": verdicts.count("undecided"),
+        "old_clients": len(clients),
+        "estimate": "pooled" if pool_is_valid(found[0].parts.old) else "own",
+        "params_down": round(fmean(s.ledger.params_down for s in found)),
+        "params_up": round(fmean(s.ledger.params_up for s in found)),
+        "seeds": len(found),
+    }
+
+
+def _everybody(s: Seen) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """All old clients' own test examples as one test, in which every client counts alike."""
+    n = s.parts.old.test.counts().cpu()
+    weight = torch.repeat_interleave(1.0 / n.double(), n)
+    after, before = (torch.cat(s.old[when].own) for when in ("after", "before"))
+    return s.parts.old.test.rows, after, before, weight
+
+
+_T95 = (6.3138, 2.9200, 2.3534, 2.1318, 2.0150, 1.9432, 1.8946, 1.8595, 1.8331)
+
+
+def interval(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """Student's 90 % interval for the mean of what several seeds gave; none of a single one."""
+    n = len(values) - 1
+    if n < 1:
+        return None, None
+    if n <= len(_T95):
+        t = _T95[n - 1]
+    else:  # the expansion of Cornish and Fisher, good to three digits from here on
+        z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+        t = z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+    half = t * stdev(values) / math.sqrt(len(values))
+    return fmean(values) - half, fmean(values) + half

@@ -1,0 +1,75 @@
+"""A family of models from one end (0) to the other (1), looked at on a grid of points between.
+
+Each client picks its point on its own validation data. What it would have been had it picked on
+its test data is given too, under that name only, since published figures were made so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from glocal.data.federation import Federation
+from glocal.errors import GlocalError
+from glocal.studies.repeats import interval
+from glocal.studies.scoring import Examples, Scores, best, mean, own, scores, tested
+
+GRID = tuple(i / 10 for i in range(11))
+
+SHOWN = ("accuracy", "loss", "ece")
+
+
+def check_grid(grid: Sequence[float], name: str) -> tuple[float, ...]:
+    """The points in order, once each."""
+    outside = [g for g in grid if not 0 <= g <= 1]
+    if outside:
+        raise GlocalError(f"{name} must be from 0 to 1, not {outside[0]:g}.")
+    if not grid:
+        raise GlocalError(f"give at least one {name} to look at.")
+    return tuple(sorted(set(grid)))
+
+
+def along(
+    logits: Callable[[float, Examples], Tensor], fed: Federation, grid: Sequence[float]
+) -> dict[str, Any]:
+    """One repeat's curve: each metric's mean over clients, and every client's pick."""
+    val, test = own(fed, fed.val), tested(fed)
+    on_val = [scores(logits(g, val), fed, val) for g in grid]
+    on_test = [scores(logits(g, test), fed, test) for g in grid]
+    picks = best(on_val)
+    clients = range(len(picks))
+    return {
+        "validation": _means(on_val),
+        "test": _means(on_test),
+        "picks": [grid[i] for i in picks],
+        "picked": {m: mean([on_test[picks[k]][m][k] for k in clients]) for m in SHOWN},
+        "test_picked": mean([max(s["accuracy"][k] for s in on_test) for k in clients]),
+        "client_validation": [s["accuracy"] for s in on_val],
+        "client_test": [s["accuracy"] for s in on_test],
+    }
+
+
+def _means(found: Sequence[Scores]) -> dict[str, list[float]]:
+    return {m: [mean(s[m]) for s in found] for m in SHOWN}
+
+
+def over_repeats(curves: Sequence[dict[str, Any]], grid: Sequence[float]) -> dict[str, Any]:
+    """Intervals over repeats at every point; picks are counted over clients and repeats."""
+    picks = [p for c in curves for p in c["picks"]]
+    return {
+        **{
+            where: {
+                m: [interval([c[where][m][i] for c in curves]) for i in range(len(grid))]
+                for m in SHOWN
+            }
+            for where in ("validation", "test")
+        },
+        "picks": [picks.count(g) for g in grid],
+        "picked": {m: interval([c["picked"][m] for c in curves]) for m in SHOWN},
+        "test_picked": interval([c["test_picked"] for c in curves]),
+        "by_repeat": [
+            {k: c[k] for k in ("picks", "client_validation", "client_test")} for c in curves
+        ],
+    }

@@ -1,0 +1,211 @@
+"""The loss landscape around a global model: the plane through it and two other models.
+
+As in Garipov, Izmailov, Podoprikhin, Vetrov, Wilson: *Loss surfaces, mode connectivity, and fast
+ensembling of DNNs*, NeurIPS 2018, which the SuPerFed dissertation follows (figure 2.4). With the
+models w₁, w₂, w₃ as vectors, Gram and Schmidt give an orthonormal basis of the plane,
+
+    u = (w₂ − w₁) / ‖w₂ − w₁‖,    v = (w₃ − w₁) − ⟨w₃ − w₁, u⟩ u, scaled to length one,
+
+and the model at (x, y) is w₁ + x u + y v. The loss there is that on all clients' validation data
+together. The barrier between two models is the most by which the loss on the straight line between
+them exceeds the line between their losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal import server, tree
+from glocal.data.federation import Federation
+from glocal.engines.base import Work
+from glocal.errors import GlocalError
+from glocal.fitting import Run, Trained, check_whole, fit
+from glocal.progress import Report, silent
+from glocal.spec import parse_call, split_plus
+from glocal.studies.mixture_curve import OWN, ends
+from glocal.studies.repeats import UNUSED, about, finished, repeats_of
+from glocal.train import WORK, Training
+from glocal.types import Params
+
+CHUNK_BYTES = 1 << 28
+"""Bytes of stacked models and their inputs that are held at once."""
+
+EDGE = 11
+"""Points on the straight line between two models, ends included."""
+
+POINTS = ("clients", "seeds")
+
+
+@dataclass(frozen=True)
+class Plane:
+    """An origin, two orthonormal directions, and where the three models lie."""
+
+    origin: Params
+    u: Params
+    v: Params
+    points: list[tuple[float, float]]
+
+    def at(self, xy: Tensor) -> Params:
+        """The models at points [n, 2], stacked."""
+
+        def model(w: Tensor, u: Tensor, v: Tensor) -> Tensor:
+            x, y = (xy[:, i].to(w).view(-1, *(1,) * w.dim()) for i in (0, 1))
+            return w + x * u + y * v
+
+        return tree.map(model, self.origin, self.u, self.v)
+
+
+def plane(first: Params, second: Params, third: Params) -> Plane:
+    """The plane through three models."""
+    a, b, c = (tree.map(lambda x: x.double(), w) for w in (first, second, third))
+    d, e = tree.sub(b, a), tree.sub(c, a)
+    x2 = float(tree.sq_norm(d).sqrt())
+    u = tree.map(lambda x: x / max(x2, 1e-300), d)
+    x3 = float(tree.dot(e, u))
+    rest = tree.add(e, u, -x3)
+    y3 = float(tree.sq_norm(rest).sqrt())
+    if min(x2, y3) <= 1e-6 * max(x2, abs(x3), y3, 1e-300):
+        raise GlocalError(
+            "the three models lie on a line, so there is no plane through them: choose others."
+        )
+    u, v = (
+        tree.map(lambda x, like: x.to(like), w, first)
+        for w in (u, tree.map(lambda x: x / y3, rest))
+    )
+    return Plane(first, u, v, [(0.0, 0.0), (x2, 0.0), (x3, y3)])
+
+
+def measured(training: Training, flat: Plane, xy: Tensor) -> tuple[Tensor, Tensor]:
+    """Loss and accuracy on pooled validation data at points [n, 2] of the plane."""
+    fed, task = training.fed, training.task
+    rows = fed.val.rows
+    size = 4 * (tree.count(task.params) + len(rows) * fed.x[0].numel())
+    loss, accuracy = [], []
+    for some in torch.split(xy, max(1, CHUNK_BYTES // size)):
+        models = flat.at(some.to(fed.x.device))
+        look = training.engine.examine(task.marks, models, fed.x, fed.y, rows.expand(len(some), -1))
+        loss.append(look["loss"].double().mean(1).cpu())
+        accuracy.append(look["correct"].double().mean(1).cpu())
+    return torch.cat(loss), torch.cat(accuracy)
+
+
+def landscape(
+    fed: Federation,
+    method: str = "superfed-mm",
+    *,
+    points: str = "clients",
+    size: int = 25,
+    margin: float = 0.35,
+    seed: int = 0,
+    report: Report = silent,
+    **arguments: Any,
+) -> dict[str, Any]:
+    """Losses and accuracies on a square grid around three models, and the barriers between them.
+
+    Args:
+        fed: Whose data.
+        method: What trains the models.
+        points: ``clients``: the server's model and two clients' own (of a method without any: what
+            the two would send next); ``seeds``: the server's model from three seeds.
+        size: Points on a side of the grid.
+        margin: How far the grid reaches beyond the models, as a share of their extent.
+        seed: Of the first training.
+        report: Told of progress.
+        arguments: For :func:`glocal.fit`.
+    """
+    check_whole(size=size)
+    if points not in POINTS:
+        raise GlocalError(f"points must be clients or seeds, not {points!r}.")
+    settings = {**arguments, "progress": report, "yardstick": UNUSED}
+    run = fit(method, fed, **settings, seed=seed)
+    training = finished(run).training
+    if points == "clients":
+        models, names = _clients(run)
+    else:
+        seeds = [s for _, s in repeats_of(fed, 3, seed)][1:]
+        models = [run.model, *(fit(method, fed, **settings, seed=s).model for s in seeds)]
+        names = ["seed 1", "seed 2", "seed 3"]
+    flat = plane(*models)
+    xs, ys = _square(flat.points, size, margin)
+    grid = torch.cartesian_prod(ys, xs).flip(1)
+    loss, accuracy = measured(training, flat, grid)
+    own = measured(training, flat, torch.tensor(flat.points, dtype=torch.float64))
+    return {
+        "study": "landscape",
+        **about(fed, 1, arguments),
+        "method": method,
+        "points": [
+            {"name": n, "x": x, "y": y, "loss": float(a), "accuracy": float(b)}
+            for n, (x, y), a, b in zip(names, flat.points, *own, strict=True)
+        ],
+        "edges": _edges(training, flat, names),
+        "x": xs.tolist(),
+        "y": ys.tolist(),
+        "loss": loss.view(size, size).tolist(),
+        "accuracy": accuracy.view(size, size).tolist(),
+    }
+
+
+def _square(points: Sequence[tuple[float, float]], size: int, margin: float) -> list[Tensor]:
+    """Equal axes, so that a distance looks the same in all directions."""
+    low = [min(p[i] for p in points) for i in (0, 1)]
+    high = [max(p[i] for p in points) for i in (0, 1)]
+    half = max(h - b for b, h in zip(low, high, strict=True)) * (0.5 + margin)
+    return [
+        torch.linspace((b + h) / 2 - half, (b + h) / 2 + half, size, dtype=torch.float64)
+        for b, h in zip(low, high, strict=True)
+    ]
+
+
+def _edges(training: Training, flat: Plane, names: Sequence[str]) -> list[dict[str, Any]]:
+    t = torch.linspace(0, 1, EDGE, dtype=torch.float64).unsqueeze(-1)
+    found = []
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        a, b = (torch.tensor(flat.points[k], dtype=torch.float64) for k in (i, j))
+        loss, accuracy = measured(training, flat, (1 - t) * a + t * b)
+        chord = (1 - t[:, 0]) * loss[0] + t[:, 0] * loss[-1]
+        found.append(
+            {
+                "between": [names[i], names[j]],
+                "distance": float((a - b).norm()),
+                "barrier": float((loss - chord).max()),
+                "loss": loss.tolist(),
+                "accuracy": accuracy.tolist(),
+            }
+        )
+    return found
+
+
+def _clients(run: Run) -> tuple[list[Params], list[str]]:
+    """The server's model and those of the two clients with the most training data."""
+    done = finished(run)
+    fed = done.training.fed
+    if len(fed) < 2:
+        raise GlocalError("a plane needs two clients: choose points=seeds.")
+    ids = torch.argsort(fed.train.counts(), descending=True, stable=True)[:2]
+    name, _, kwargs = parse_call(split_plus(run.method)[0])
+    if name in OWN and "shared" not in kwargs:
+        own = tree.row(ends(run)[1], ids)
+    elif done.training.one_for_all(done.progress):
+        own = _sent_next(done, ids)
+    else:
+        own = tree.row(done.models(), ids)
+    names = ["server", *(f"client {fed.names[int(i)]}" for i in ids)]
+    return [run.model, tree.row(own, 0), tree.row(own, 1)], names
+
+
+def _sent_next(done: Trained, ids: Tensor) -> Params:
+    """What clients would send in a round that was not run."""
+    t, progress = done.training, done.progress
+    method = t.method(progress)
+    local = method.client_half(t.task)
+    down = server.broadcast(method, progress.server, progress.round, t.setting)
+    states = progress.clients.gather(ids, t.make(progress, local))
+    key = t.key(WORK, progress.round)
+    uplink, _ = t.engine.round(Work(t.task, local, t.fed, down, ids, states, key))
+    return tree.map(lambda w, step: w + step, down["params"], uplink.update)
