@@ -41,7 +41,13 @@ def test_compare_prints_a_table_and_names_the_run_folder(glocal):
     counts = list(map(int, rows["fedavg"][6:9]))
     assert sum(counts) == 6
     folder = Path(out.splitlines()[-1].removeprefix("Run folder: "))
-    assert sorted(p.name for p in folder.iterdir()) == ["fedavg", "fedprox", "local", "result.json"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "ditto",
+        "fedavg",
+        "fedprox",
+        "local",
+        "result.json",
+    ]
 
 
 def test_the_run_folder_holds_what_the_docs_say(glocal):

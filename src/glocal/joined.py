@@ -58,9 +58,11 @@ class Seen:
     after: Trained
 
     def newcomer_trial(self, stage: str) -> Trial:
+        """The newcomer at a stage, against what it could do alone."""
         return Trial(self.parts.new, self.newcomer[stage], self.alone, self.ledger)
 
     def old_trial(self) -> Trial:
+        """The old clients after it joined, against what they had before."""
         return Trial(self.parts.old, self.old["after"], self.old["before"], self.ledger)
 
 

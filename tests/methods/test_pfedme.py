@@ -159,9 +159,7 @@ def test_a_large_pull_is_fedavg(engine: Engine) -> None:
 
 
 def test_contract() -> None:
-    check_method(
-        "pfedme(lam=5,inner=2,beta=0.7,lr=0.05,momentum=0.9,weight_decay=0.01,epochs=2)"
-    )
+    check_method("pfedme(lam=5,inner=2,beta=0.7,lr=0.05,momentum=0.9,weight_decay=0.01,epochs=2)")
 
 
 @pytest.mark.parametrize(

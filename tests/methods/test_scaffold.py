@@ -33,9 +33,7 @@ both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 @both_engines
 def test_scaffold_is_the_plain_loop(engine: Engine) -> None:
     """Half of the clients in a round, so c moves by half of the mean change."""
-    training, done = trained(
-        "scaffold(lr=0.1,epochs=2,schedule=step(0.5,2))", engine, rounds=4
-    )
+    training, done = trained("scaffold(lr=0.1,epochs=2,schedule=step(0.5,2))", engine, rounds=4)
     zero = {n: torch.zeros_like(p) for n, p in first().items()}
     w, c, own = first(), zero, {}
     for r, cohort in enumerate(cohorts(training)):
