@@ -13,7 +13,7 @@ from glocal.data.federation import Federation
 from glocal.data.split import from_counts
 from glocal.evaluate import Outcome
 from glocal.ledger import Ledger
-from glocal.results import Table, Trial, client_table, pool_is_valid, summarise
+from glocal.results import Table, Trial, against, client_table, pool_is_valid, summarise
 
 
 def fed(shift_only: bool = True) -> Federation:
@@ -180,3 +180,22 @@ def test_tables_by_row_and_column() -> None:
     assert repr(Table()) == "(no rows)"
     with pytest.raises(KeyError, match="verdict"):
         table["verdict"]
+
+
+def test_against_by_hand() -> None:
+    # Differences of the means over three repeats are 1, 2 and 3 points: t(.95, 2) is 2.91999.
+    run = {"accuracies": [[0.51, 0.51], [0.53, 0.51], [0.53, 0.53]]}
+    base = {"accuracies": [[0.5, 0.5]] * 3}
+    found = against(run, base)
+    half = 2.91999 * 0.01 / 3**0.5
+    assert found["by"] == "repeats"
+    assert found["difference"] == pytest.approx(0.02, abs=1e-6)
+    assert found["low"] == pytest.approx(0.02 - half, abs=1e-6)
+    assert found["high"] == pytest.approx(0.02 + half, abs=1e-6)
+
+
+def test_against_pairs_clients_where_there_are_too_few_repeats() -> None:
+    run, base = {"accuracies": [[0.9, 0.8, 0.7]]}, {"accuracies": [[0.8, 0.7, 0.6]]}
+    found = against(run, base)
+    assert found["by"] == "clients"
+    assert found["low"] == pytest.approx(0.1, abs=1e-6)

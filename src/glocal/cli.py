@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 import typer
 
+from glocal.commands import studies
 from glocal.commands.newcomer import newcomer
 from glocal.errors import GlocalError
 from glocal.options import (
@@ -52,6 +53,8 @@ app = typer.Typer(
     "every client against the model it could train alone.",
 )
 
+app.add_typer(studies.app, name="study")
+
 DEFAULT_COMPARISON = ["local", "fedavg", "fedprox", "ditto"]
 
 
@@ -82,6 +85,13 @@ def compare(
     yardstick: Yardstick = "local",
     validate_every: ValidateEvery = 0,
     new_test: NewTest = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="One of the methods: how far are the others above it, with an interval?",
+            rich_help_panel="Judging",
+        ),
+    ] = None,
     seed: Seed = 0,
     engine: EngineOption = "auto",
     device: Device = "cpu",
@@ -103,7 +113,9 @@ def compare(
 
     settings = from_mapping(chosen(locals()))
     specs = list(dict.fromkeys(methods or DEFAULT_COMPARISON))
-    _train(specs, settings, out, json, kind="compare")
+    if against is not None and against not in specs:
+        raise GlocalError(f"--against {against} is not among the methods compared: add it to them.")
+    _train(specs, settings, out, json, kind="compare", against=against)
 
 
 @app.command()
@@ -222,10 +234,15 @@ app.command()(newcomer)
 
 
 def _train(
-    specs: list[str], settings: Settings, out: Path | None, json: Path | None, kind: str
+    specs: list[str],
+    settings: Settings,
+    out: Path | None,
+    json: Path | None,
+    kind: str,
+    against: str | None = None,
 ) -> None:
     """Train, show, and keep every method in a folder of its own."""
-    from glocal import runs
+    from glocal import results, runs
     from glocal.fitting import fit
     from glocal.methods import resolve
     from glocal.progress import reporter
@@ -254,6 +271,9 @@ def _train(
         for made in (root, root.parent) if out is None else (root,):
             if made.is_dir() and not any(made.iterdir()):
                 made.rmdir()
+    if against is not None:
+        for run in done.values():
+            run.summary["against"] = {against: results.against(run.summary, done[against].summary)}
     everything = runs.dump(runs.result(done))
     if not one:
         runs.write(root / "result.json", everything)
@@ -264,7 +284,7 @@ def _train(
         runs.write(json, everything)
     if one:
         show_clients(done[specs[0]])
-    show_comparison(done, fed)
+    show_comparison(done, fed, against)
     typer.echo(f"Run folder: {root}")
 
 

@@ -110,6 +110,29 @@ def client_table(trials: Sequence[Trial]) -> Table:
     return rows
 
 
+def accuracies(trial: Trial) -> list[float]:
+    """Each client's accuracy in one repeat, by the estimate in force."""
+    if not pool_is_valid(trial.fed):
+        return [float(own.mean()) for own in trial.outcome.own]
+    return [float(x) for x in (_pool(trial.outcome).double() * _weights(trial.fed)).sum(1)]
+
+
+def against(run: dict[str, Any], other: dict[str, Any], level: float = 0.90) -> dict[str, Any]:
+    """How far one method's mean accuracy is above another's, with Student's paired interval.
+
+    ``run`` and ``other`` are summaries on the same repeats, or, of a single one, on the same
+    clients: the pairs are repeats where there are three or more, else clients.
+    """
+    from scipy import stats
+
+    by = "repeats" if len(run["accuracies"]) > 2 else "clients"
+    table, base = (torch.tensor(s["accuracies"]) for s in (run, other))
+    pairs = (table - base).mean(1 if by == "repeats" else 0)
+    center = float(pairs.mean())
+    half = float(stats.t.ppf(0.5 + level / 2, len(pairs) - 1) * pairs.std() / len(pairs) ** 0.5)
+    return {"difference": center, "low": center - half, "high": center + half, "by": by}
+
+
 def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
     """The federation's figures; fairness figures are over clients, of their accuracy."""
     n = rows["n_test"]
@@ -134,6 +157,7 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
         "traffic": {"up": trials[0].ledger.by_set("up"), "down": trials[0].ledger.by_set("down")},
         "epsilon": None,
     }
+    summary["accuracies"] = [accuracies(t) for t in trials]
     if pooled:
         own = rows["own_verdict"]
         summary["own"] = {

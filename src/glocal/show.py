@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from glocal.results import against
+
 if TYPE_CHECKING:
     from glocal.data.federation import Federation
     from glocal.fitting import Run
@@ -54,7 +56,7 @@ def _text(cell: Cell) -> str:
     return cell if isinstance(cell, str) else cell[0]
 
 
-def show_comparison(runs: Mapping[str, Run], fed: Federation) -> None:
+def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None = None) -> None:
     """One row a method: how well, how fairly, who is better off, and at what traffic."""
     rows: list[list[Cell]] = []
     for name, run in runs.items():
@@ -78,20 +80,33 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation) -> None:
                 short(s["params_up"]),
                 short(s["params_down"]),
                 *([f"{100 * s['new_test']['logits']:.1f}"] if "new_test" in s else []),
+                *([_difference(s, runs[base].summary)] if base else []),
             ]
         )
     head = ["method", "mean %", "worst 10 %", "best 10 %", "Gini", "vs alone"]
     print()
     asked = ["new test %"] if any("new_test" in run.summary for run in runs.values()) else []
+    asked += [f"vs {base}"] if base else []
     table([*head, "better off", "worse off", "undecided", "sent up", "sent down", *asked], rows)
     print()
     for line in _legend([run.summary for run in runs.values()], fed):
         print(line)
+    if base:
+        pairs = against(runs[base].summary, runs[base].summary)["by"]
+        print(f"vs {base}: points above it on average, with a paired 90 % interval over {pairs}.")
     for name, run in runs.items():
         worse = [r["client"] for r in run.clients if r["verdict"] == "worse off"]
         if worse:
             more = f" and {len(worse) - WIDEST} more" if len(worse) > WIDEST else ""
             print(f"Worse off than alone with {name}: {', '.join(worse[:WIDEST])}{more}.")
+
+
+def _difference(summary: dict[str, Any], base: dict[str, Any]) -> Cell:
+    if summary is base:
+        return "–"
+    d = against(summary, base)
+    text = f"{100 * d['difference']:+.1f} ({100 * d['low']:+.1f} … {100 * d['high']:+.1f})"
+    return (text, "green" if d["low"] > 0 else "bold red" if d["high"] < 0 else "dim")
 
 
 def _coloured(count: int, style: str) -> Cell:

@@ -127,7 +127,7 @@ def test_it_finds_the_optimum_that_fedavg_misses(engine: Engine) -> None:
         _, done = trained(
             f"{base}(lr={lr},epochs={steps},batch_size=0)",
             engine,
-            rounds=80,
+            rounds=40,
             sampler=Fixed(2),
             task=bowl(0.3),
             fed=bowls(*clients),

@@ -28,7 +28,7 @@ from glocal.fitting import Run, Trained, check_whole, fit
 from glocal.progress import Report, silent
 from glocal.spec import parse_call, split_plus
 from glocal.studies.mixture_curve import OWN, ends
-from glocal.studies.repeats import UNUSED, about, finished, repeats_of
+from glocal.studies.repeats import UNUSED, about, finished, seed_of
 from glocal.train import WORK, Training
 from glocal.types import Params
 
@@ -127,8 +127,8 @@ def landscape(
     if points == "clients":
         models, names = _clients(run)
     else:
-        seeds = [s for _, s in repeats_of(fed, 3, seed)][1:]
-        models = [run.model, *(fit(method, fed, **settings, seed=s).model for s in seeds)]
+        others = (fit(method, fed, **settings, seed=seed_of(seed, r)) for r in (1, 2))
+        models = [run.model, *(other.model for other in others)]
         names = ["seed 1", "seed 2", "seed 3"]
     flat = plane(*models)
     xs, ys = _square(flat.points, size, margin)

@@ -25,9 +25,13 @@ LEVEL = 0.90
 def repeats_of(fed: Federation, repeats: int, seed: int) -> Iterator[tuple[Federation, int]]:
     """Each repeat's federation and seed; the first is the caller's own."""
     check_whole(repeats=repeats)
-    yield fed, seed
-    for r in range(1, repeats):
-        yield fed.fold(r), rng.seed_of(rng.fold(rng.key(seed), r))
+    for r in range(repeats):
+        yield fed.fold(r) if r else fed, seed_of(seed, r)
+
+
+def seed_of(seed: int, repeat: int) -> int:
+    """The seed of a repeat."""
+    return rng.seed_of(rng.fold(rng.key(seed), repeat)) if repeat else seed
 
 
 def interval(values: Sequence[float]) -> dict[str, Any]:

@@ -53,7 +53,9 @@ def split_sweep(
     if side not in SIDES:
         raise GlocalError(f"the local part grows from the input or the output, not {side!r}.")
     with_shared(method, "everything")  # refuses at the door
-    splits, trials, means = [], [], []  # type: ignore[var-annotated]
+    splits: list[str] = []
+    trials: list[list[Trial]] = []
+    means: list[list[dict[str, Any]]] = []
     for r, (part, own_seed) in enumerate(repeats_of(fed, repeats, seed)):
         settings = {**arguments, "seed": own_seed, "progress": report}
         runs = [fit(with_shared(method, "everything"), part, **settings)]

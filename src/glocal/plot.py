@@ -1,0 +1,308 @@
+"""Pictures of studies: PNG files from the plain data that :mod:`glocal.studies` returns.
+
+matplotlib is an extra, and is imported only by the functions that draw. Colours are those of Okabe
+and Ito, *Color universal design*, 2008, which colour-blind readers can tell apart; what colour
+says, markers or line styles say too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glocal.errors import GlocalError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+GREY = "#666666"
+DPI = 150
+
+
+def ready(path: Path | None) -> None:
+    """Refuse, before anything is trained, a picture that could not be drawn or written."""
+    if path is None:
+        return
+    if path.suffix.lower() != ".png":
+        raise GlocalError(f"--picture {path} must be the name of a .png file.")
+    if not path.absolute().parent.is_dir():
+        raise GlocalError(f"there is no folder {path.parent} for --picture: make it first.")
+    _figure(1, 1)
+
+
+def _figure(width: float, height: float) -> Figure:
+    """A figure of its own, without pyplot's global state or a display."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise GlocalError("pictures need matplotlib: pip install 'glocal[plot]'.") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _save(figure: Figure, path: Path, title: str, note: str) -> None:
+    from glocal.runs import write
+
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    figure.supxlabel(note, x=0.01, ha="left", fontsize=7.5, color=GREY)
+    drawn = BytesIO()
+    figure.savefig(drawn, dpi=DPI, format="png")
+    write(path, drawn.getvalue())
+
+
+def _note(found: Mapping[str, Any], *more: str) -> str:
+    """Where the numbers come from."""
+    data = found["data"]
+    n = found["repeats"]
+    spread = "; bars: 90 % t interval over them" if n > 1 else ""
+    parts = [
+        f"{data.get('data')}, {data.get('partition')}, {found['clients']} clients",
+        f"{found['model']}, {found['rounds']} rounds",
+        f"{n} split{'s' if n > 1 else ''} and seed{'s' if n > 1 else ''}{spread}",
+        *more,
+    ]
+    return " · ".join(parts)
+
+
+def _tidy(axes: Axes, x: str, y: str) -> None:
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(True, color="#e5e5e5", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _line(
+    axes: Axes, x: Sequence[float], y: Sequence[Mapping[str, Any]], scale: float = 100, **style: Any
+) -> None:
+    """Means over repeats, with a bar for the interval where there is one."""
+    means = [scale * v["mean"] for v in y]
+    half = [scale * (v["high"] - v["mean"]) if v["high"] is not None else 0.0 for v in y]
+    bars = half if any(half) else None
+    axes.errorbar(x, means, yerr=bars, capsize=2, elinewidth=0.8, markersize=5, **style)
+
+
+def split_sweep(found: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Accuracy, and who is better or worse off, against the share of the model that is local."""
+    figure = _figure(9.5, 4.2)
+    left, right = figure.subplots(1, 2)
+    for i, one in enumerate(found):
+        x = [100 * s["local_share"] for s in one["splits"]]
+        style: dict[str, Any] = {"color": COLOURS[i], "marker": MARKERS[i]}
+        _line(left, x, [s["mean"] for s in one["splits"]], label=one["method"], **style)
+        right.plot(
+            x,
+            [s["better_off"] for s in one["splits"]],
+            label=f"better off, {one['method']}",
+            **style,
+        )
+        right.plot(
+            x,
+            [s["worse_off"] for s in one["splits"]],
+            label=f"worse off, {one['method']}",
+            linestyle="--",
+            markerfacecolor="white",
+            **style,
+        )
+    alone = 100 * found[0]["alone"]["mean"]
+    left.axhline(alone, color=GREY, linestyle=":")
+    left.annotate(
+        f"each client alone {alone:.1f}",
+        (1, alone),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        ha="right",
+        color=GREY,
+        fontsize=8,
+    )
+    clients = found[0]["clients"]
+    _tidy(left, "parameters that are local (%)", "mean accuracy over clients (%)")
+    _tidy(right, "parameters that are local (%)", f"clients, of {clients}")
+    right.set_ylim(-0.03 * clients, 1.03 * clients)
+    left.legend(fontsize=8, frameon=False)
+    right.legend(fontsize=8, frameon=False)
+    one, best = max(
+        ((one, s) for one in found for s in one["splits"]),
+        key=lambda p: float(p[1]["mean"]["mean"]),
+    )
+    title = (
+        f"Highest mean accuracy, {100 * best['mean']['mean']:.1f} %: {one['method']} with "
+        f"{100 * best['local_share']:.0f} % of the parameters local"
+    )
+    _save(figure, path, title, _note(found[0], f"local part grows from the {found[0]['side']}"))
+
+
+def interpolation(found: Mapping[str, Any], path: Path) -> None:
+    """Accuracy along α, mixing weights and mixing predictions."""
+    figure = _figure(9.5, 4.2)
+    left, right = figure.subplots(1, 2, sharey=True)
+    grid = found["grid"]
+    for axes, where in ((left, "validation"), (right, "test")):
+        for i, kind in enumerate(("weights", "predictions")):
+            style: dict[str, Any] = {
+                "color": COLOURS[i],
+                "marker": MARKERS[i],
+                "label": f"{kind} mixed",
+            }
+            _line(axes, grid, found[kind][where]["accuracy"], **style)
+            if where == "test":
+                picked = 100 * found[kind]["picked"]["accuracy"]["mean"]
+                axes.axhline(
+                    picked,
+                    color=COLOURS[i],
+                    linestyle="--",
+                    linewidth=1,
+                    label=f"{kind}: each client's pick, {picked:.1f}",
+                )
+        _tidy(axes, "α  (0: global model, 1: the client's own)", "")
+        axes.set_title(f"{where} data", fontsize=9)
+        axes.legend(fontsize=8, frameon=False, loc="lower left")
+    left.set_ylabel("mean accuracy over clients (%)")
+    w, p = (100 * found[k]["picked"]["accuracy"]["mean"] for k in ("weights", "predictions"))
+    ends = [100 * found["weights"]["test"]["accuracy"][i]["mean"] for i in (0, -1)]
+    title = (
+        f"With α picked on validation: {p:.1f} % mixing predictions, {w:.1f} % mixing weights\n"
+        f"(global {ends[0]:.1f} %, local {ends[1]:.1f} %)"
+    )
+    _save(figure, path, title, _note(found, f"{found['local']} and {found['global']}"))
+
+
+def mixture_curve(found: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Accuracy, loss and ECE along λ, a column for each method; the picks as grey bars."""
+    figure = _figure(3.4 * len(found) + 0.6, 6.6)
+    panels = figure.subplots(3, len(found), sharex=True, sharey="row", squeeze=False)
+    kinds = (("accuracy", "accuracy (%)", 100.0), ("loss", "loss", 1.0), ("ece", "ECE", 1.0))
+    for j, one in enumerate(found):
+        for i, (metric, label, scale) in enumerate(kinds):
+            axes = panels[i, j]
+            for c, where in enumerate(("test", "validation")):
+                _line(
+                    axes,
+                    one["grid"],
+                    one[where][metric],
+                    scale,
+                    color=COLOURS[c],
+                    marker=MARKERS[c],
+                    linestyle=("-", ":")[c],
+                    label=where,
+                )
+            picked = scale * one["picked"][metric]["mean"]
+            axes.axhline(
+                picked, color=COLOURS[2], linestyle="--", label="test, λ picked on validation"
+            )
+            _tidy(axes, "λ  (0: received, 1: own)" if i == 2 else "", "" if j else label)
+        panels[0, j].set_title(one["method"], fontsize=10)
+        _picks(panels[0, j], one)
+    panels[2, 0].legend(fontsize=7.5, frameon=False)
+    swing = {
+        one["method"]: max(v["mean"] for v in one["test"]["accuracy"])
+        - min(v["mean"] for v in one["test"]["accuracy"])
+        for one in found
+    }
+    title = "Accuracy varies along λ by " + ", ".join(
+        f"{100 * s:.1f} points ({m})" for m, s in swing.items()
+    )
+    _save(figure, path, title, _note(found[0], "grey: how many clients picked each λ"))
+
+
+def _picks(axes: Axes, one: Mapping[str, Any]) -> None:
+    """How many clients picked each λ, in the lower third of the panel."""
+    counts = axes.twinx()
+    counts.bar(one["grid"], one["picks"], width=0.06, color="#cccccc", zorder=0)
+    counts.set_ylim(0, 3 * max(1, *one["picks"]))
+    counts.set_axis_off()
+    axes.set_zorder(counts.get_zorder() + 1)
+    axes.patch.set_visible(False)
+
+
+def landscape(found: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Contours of the loss in the plane of three models, a panel for each method."""
+    import numpy as np
+    from matplotlib.colors import LogNorm
+
+    figure = _figure(3.9 * len(found) + 1.2, 4.6)
+    panels = figure.subplots(1, len(found), squeeze=False)[0]
+    losses = [np.asarray(one["loss"]) for one in found]
+    low = max(1e-4, min(float(z.min()) for z in losses))
+    # Far from the models the loss grows without bound; what lies above is one colour.
+    high = max(low * 10, float(np.quantile(np.concatenate([z.ravel() for z in losses]), 0.9)))
+    levels = np.geomspace(low, high, 15)
+    for axes, one, z in zip(panels, found, losses, strict=True):
+        drawn = axes.contourf(
+            one["x"],
+            one["y"],
+            z,
+            levels=levels,
+            norm=LogNorm(low, high),
+            cmap="viridis",
+            extend="both",
+        )
+        for i, point in enumerate(one["points"]):
+            axes.plot(
+                point["x"],
+                point["y"],
+                marker="*" if i == 0 else "o",
+                markersize=13 - 5 * (i > 0),
+                color=COLOURS[1] if i == 0 else "white",
+                markeredgecolor="black",
+                linestyle="",
+            )
+            axes.annotate(
+                f"{point['name']}\n{point['loss']:.2f}",
+                (point["x"], point["y"]),
+                xytext=(7, 5),
+                textcoords="offset points",
+                fontsize=8,
+                color="white",
+                bbox={"boxstyle": "round,pad=0.15", "facecolor": "#000000aa", "linewidth": 0},
+            )
+        axes.set_aspect("equal")
+        axes.set_title(one["method"], fontsize=10)
+        axes.set_xlabel("distance along u")
+    panels[0].set_ylabel("distance along v")
+    bar = figure.colorbar(drawn, ax=list(panels), shrink=0.9, format="%.2g")
+    bar.set_label("loss on pooled validation data")
+    barriers = ", ".join(
+        f"{one['method']} {max(e['barrier'] for e in one['edges'][:2]):.2f}" for one in found
+    )
+    title = f"Highest loss barrier between the first model and the others: {barriers}"
+    _save(figure, path, title, _note(found[0]))
+
+
+def noise(found: Mapping[str, Any], path: Path) -> None:
+    """Accuracy, ECE and MCE under each noise, a line of markers for each method."""
+    figure = _figure(10.5, 4.2)
+    panels = figure.subplots(1, 3)
+    kinds = (("accuracy", "mean accuracy (%)", 100.0), ("ece", "ECE", 1.0), ("mce", "MCE", 1.0))
+    noises, methods = found["noises"], found["methods"]
+    for axes, (metric, label, scale) in zip(panels, kinds, strict=True):
+        for i, (name, cells) in enumerate(methods.items()):
+            # Side by side within a noise setting, so that bars do not hide each other.
+            shift = (i - (len(methods) - 1) / 2) * 0.14
+            _line(
+                axes,
+                [k + shift for k in range(len(noises))],
+                [cells[n][metric] for n in noises],
+                scale,
+                color=COLOURS[i % 7],
+                marker=MARKERS[i % 7],
+                linestyle="",
+                label=name,
+            )
+        _tidy(axes, "", label)
+        axes.set_xticks(range(len(noises)), [n.replace(" ", "\n") for n in noises], fontsize=8)
+    panels[0].legend(fontsize=8, frameon=False, loc="lower left")
+    hardest = noises[-1]
+    under = {m: cells[hardest] for m, cells in methods.items()}
+    accurate = max(under, key=lambda m: float(under[m]["accuracy"]["mean"]))
+    calibrated = min(under, key=lambda m: float(under[m]["ece"]["mean"]))
+    title = (
+        f"Under {hardest} noise {accurate} is the most accurate and {calibrated} the "
+        "best calibrated"
+    )
+    _save(figure, path, title, _note(found))
