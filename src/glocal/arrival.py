@@ -20,7 +20,7 @@ from glocal.data.transforms import chosen
 from glocal.data.uncut import standardise
 from glocal.engines.base import Work
 from glocal.errors import ClientError, GlocalError, unknown
-from glocal.evaluate import Models, federated
+from glocal.evaluate import Models
 from glocal.ledger import Ledger
 from glocal.local import Functions, Local, Phase, Step
 from glocal.method import Plan, Stage
@@ -141,19 +141,11 @@ def welcome(done: Progress, joint: Training) -> Progress:
     local = method.client_half(joint.task)
     last = len(joint.fed) - 1
     newcomer = torch.tensor([last], device=joint.fed.x.device)
+    # Who has a state is judged as it is: nothing is solved for before it has trained.
     store.scatter(newcomer, store.gather(newcomer, joint.make(progress, local)))
     shared, private = size_by_part(joint.task.params, method.shared_names(joint.task))
     progress.ledger = Ledger().record({"shared": shared, "private_start": private}, {})
     return progress
-
-
-def at_once(joint: Training, progress: Progress) -> Models:
-    """What the newcomer has before it trained: nothing is solved for or tuned."""
-    method = joint.method(progress)
-    local = method.client_half(joint.task)
-    down = server.broadcast(method, progress.server, progress.round, joint.setting)
-    make = joint.make(progress, local)
-    return federated(joint.task, local, joint.engine, down, progress.clients, make)
 
 
 def own_training(joint: Training, progress: Progress, epochs: int) -> Models:
@@ -164,7 +156,7 @@ def own_training(joint: Training, progress: Progress, epochs: int) -> Models:
     global model trains whole, and that copy is used here and then thrown away.
     """
     if epochs == 0:
-        return at_once(joint, progress)
+        return joint.models(progress)
     task, method = joint.task, joint.method(progress)
     local = method.client_half(task)
     held = local.shared if isinstance(local, KeepPrivate) else frozenset()

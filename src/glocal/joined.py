@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from glocal.arrival import Parts
 from glocal.evaluate import Outcome
 from glocal.fitting import Trained
 from glocal.ledger import Ledger
-from glocal.results import Table, Trial, client_table, pool_is_valid
+from glocal.results import Table, Trial, accuracies, client_table, pool_is_valid
 
 STAGES = ("at once", "own training", "joined")
 LEVEL = 0.90
@@ -64,6 +64,14 @@ class Seen:
     def old_trial(self) -> Trial:
         """The old clients after it joined, against what they had before."""
         return Trial(self.parts.old, self.old["after"], self.old["before"], self.ledger)
+
+    def change(self) -> float:
+        """The mean change over old clients."""
+        before, after = (
+            fmean(accuracies(Trial(self.parts.old, self.old[when], self.alone, self.ledger)))
+            for when in ("before", "after")
+        )
+        return after - before
 
 
 def collect(
@@ -131,7 +139,7 @@ def _rows(found: Sequence[Seen], clients: Table) -> Table:
 
 def _summary(rows: Table, clients: Table, found: Sequence[Seen]) -> dict[str, Any]:
     stages = {row["stage"]: row for row in rows}
-    by_seed = [fmean(client_table([s.old_trial()])["benefit"]) for s in found]
+    by_seed = [s.change() for s in found]
     low, high = interval(by_seed)
     every = verdict.pool([_everybody(s) for s in found], LEVEL)
     verdicts = clients["verdict"]
@@ -168,18 +176,12 @@ def _everybody(s: Seen) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return s.parts.old.test.rows, after, before, weight
 
 
-_T95 = (6.3138, 2.9200, 2.3534, 2.1318, 2.0150, 1.9432, 1.8946, 1.8595, 1.8331)
-
-
 def interval(values: Sequence[float]) -> tuple[float | None, float | None]:
     """Student's 90 % interval for the mean of what several seeds gave; none of a single one."""
-    n = len(values) - 1
-    if n < 1:
+    from scipy import stats
+
+    n = len(values)
+    if n < 2:
         return None, None
-    if n <= len(_T95):
-        t = _T95[n - 1]
-    else:  # the expansion of Cornish and Fisher, good to three digits from here on
-        z = NormalDist().inv_cdf((1 + LEVEL) / 2)
-        t = z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
-    half = t * stdev(values) / math.sqrt(len(values))
+    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * stdev(values) / math.sqrt(n)
     return fmean(values) - half, fmean(values) + half

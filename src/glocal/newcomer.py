@@ -157,7 +157,7 @@ def _one_seed(
     before = of_old(training.models(done))
     joint = arrival.joint(training, done, p.both, fraction)
     progress = arrival.welcome(done, joint)
-    newcomer = {"at once": of_newcomer(arrival.at_once(joint, progress))}
+    newcomer = {"at once": of_newcomer(joint.models(progress))}
     newcomer["own training"] = of_newcomer(arrival.own_training(joint, progress, own_epochs))
     for i in range(join_rounds):
         joint.one_round(progress)

@@ -45,13 +45,18 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _save(figure: Figure, path: Path, title: str, note: str) -> None:
+    from PIL import Image  # comes with matplotlib
+
     from glocal.runs import write
 
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     figure.supxlabel(note, x=0.01, ha="left", fontsize=7.5, color=GREY)
-    drawn = BytesIO()
+    drawn, small = BytesIO(), BytesIO()
     figure.savefig(drawn, dpi=DPI, format="png")
-    write(path, drawn.getvalue())
+    # 256 colours are as many as these pictures need, at a third of the size.
+    few = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    few.save(small, format="png", optimize=True, dpi=(DPI, DPI))
+    write(path, small.getvalue())
 
 
 def _note(found: Mapping[str, Any], *more: str) -> str:
@@ -112,17 +117,17 @@ def split_sweep(found: Sequence[Mapping[str, Any]], path: Path) -> None:
     left.axhline(alone, color=GREY, linestyle=":")
     left.annotate(
         f"each client alone {alone:.1f}",
-        (1, alone),
+        (0.02, alone),
         xycoords=("axes fraction", "data"),
         xytext=(0, 3),
         textcoords="offset points",
-        ha="right",
         color=GREY,
         fontsize=8,
     )
     clients = found[0]["clients"]
     _tidy(left, "parameters that are local (%)", "mean accuracy over clients (%)")
     _tidy(right, "parameters that are local (%)", f"clients, of {clients}")
+    right.yaxis.get_major_locator().set_params(integer=True)
     right.set_ylim(-0.03 * clients, 1.03 * clients)
     left.legend(fontsize=8, frameon=False)
     right.legend(fontsize=8, frameon=False)
@@ -132,7 +137,8 @@ def split_sweep(found: Sequence[Mapping[str, Any]], path: Path) -> None:
     )
     title = (
         f"Highest mean accuracy, {100 * best['mean']['mean']:.1f} %: {one['method']} with "
-        f"{100 * best['local_share']:.0f} % of the parameters local"
+        f"{100 * best['local_share']:.0f} % of the parameters local "
+        f"(none local: {100 * one['splits'][0]['mean']['mean']:.1f} %)"
     )
     _save(figure, path, title, _note(found[0], f"local part grows from the {found[0]['side']}"))
 
@@ -144,31 +150,29 @@ def interpolation(found: Mapping[str, Any], path: Path) -> None:
     grid = found["grid"]
     for axes, where in ((left, "validation"), (right, "test")):
         for i, kind in enumerate(("weights", "predictions")):
-            style: dict[str, Any] = {
-                "color": COLOURS[i],
-                "marker": MARKERS[i],
-                "label": f"{kind} mixed",
-            }
-            _line(axes, grid, found[kind][where]["accuracy"], **style)
-            if where == "test":
+            style: dict[str, Any] = {"color": COLOURS[i], "marker": MARKERS[i]}
+            label = f"{kind} mixed" if axes is left else None
+            _line(axes, grid, found[kind][where]["accuracy"], label=label, **style)
+            if axes is right:
                 picked = 100 * found[kind]["picked"]["accuracy"]["mean"]
-                axes.axhline(
-                    picked,
-                    color=COLOURS[i],
-                    linestyle="--",
-                    linewidth=1,
-                    label=f"{kind}: each client's pick, {picked:.1f}",
-                )
+                label = f"{kind}, α picked by each client: {picked:.1f}"
+                axes.axhline(picked, color=COLOURS[i], linestyle="--", linewidth=1, label=label)
         _tidy(axes, "α  (0: global model, 1: the client's own)", "")
         axes.set_title(f"{where} data", fontsize=9)
         axes.legend(fontsize=8, frameon=False, loc="lower left")
+    low, high = left.get_ylim()
+    left.set_ylim(low - 0.12 * (high - low), high)  # room for the legends
     left.set_ylabel("mean accuracy over clients (%)")
-    w, p = (100 * found[k]["picked"]["accuracy"]["mean"] for k in ("weights", "predictions"))
+    w, p = (
+        100 * found[k]["commonly_picked"]["accuracy"]["mean"] for k in ("weights", "predictions")
+    )
     ends = [100 * found["weights"]["test"]["accuracy"][i]["mean"] for i in (0, -1)]
     title = (
-        f"With α picked on validation: {p:.1f} % mixing predictions, {w:.1f} % mixing weights\n"
-        f"(global {ends[0]:.1f} %, local {ends[1]:.1f} %)"
+        f"One α for all, picked on validation: {p:.1f} % mixing predictions, {w:.1f} % mixing "
+        "weights"
     )
+    if (grid[0], grid[-1]) == (0, 1):
+        title += f"\n(global model {ends[0]:.1f} %, each client's own {ends[1]:.1f} %)"
     _save(figure, path, title, _note(found, f"{found['local']} and {found['global']}"))
 
 
@@ -262,15 +266,18 @@ def landscape(found: Sequence[Mapping[str, Any]], path: Path) -> None:
                 bbox={"boxstyle": "round,pad=0.15", "facecolor": "#000000aa", "linewidth": 0},
             )
         axes.set_aspect("equal")
-        axes.set_title(one["method"], fontsize=10)
+        far = max(e["distance"] for e in one["edges"])
+        axes.set_title(f"{one['method']}: models up to {far:.1f} apart", fontsize=10)
         axes.set_xlabel("distance along u")
     panels[0].set_ylabel("distance along v")
     bar = figure.colorbar(drawn, ax=list(panels), shrink=0.9, format="%.2g")
     bar.set_label("loss on pooled validation data")
+    worst = [max(one["edges"][:2], key=lambda e: float(e["barrier"])) for one in found]
     barriers = ", ".join(
-        f"{one['method']} {max(e['barrier'] for e in one['edges'][:2]):.2f}" for one in found
+        f"{one['method']} {e['barrier']:.2f} over {e['distance']:.1f}"
+        for one, e in zip(found, worst, strict=True)
     )
-    title = f"Highest loss barrier between the first model and the others: {barriers}"
+    title = f"Highest loss barrier between the starred model and another: {barriers}"
     _save(figure, path, title, _note(found[0]))
 
 

@@ -148,9 +148,10 @@ class KeepPrivate:
         return self.inner.received(task, whole, client["inner"])
 
     def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
-        """The wrapped one's candidates, assembled."""
+        """The wrapped one's candidates, assembled: what is global to it is not, here."""
         whole = assemble(task, down, client["private"])
-        return self.inner.candidates(task, whole, client["inner"])
+        found = self.inner.candidates(task, whole, client["inner"])
+        return {"assembled" if name == "global" else name: w for name, w in found.items()}
 
     def _whole(self, step: Step) -> Step:
         def whole_step(

@@ -114,7 +114,7 @@ class Training:
                 needs_loss=method.weights.needs_loss,
             )
             uplink, states = self.engine.round(work)
-            self._check(uplink, progress.round)
+            self._check(uplink, states, progress.round)
             progress.clients.scatter(ids, states)
             progress.server, _ = server.reduce(
                 method, progress.server, uplink, self.setting, self.key(REDUCE, progress.round)
@@ -225,14 +225,15 @@ class Training:
             _present(shared=tree.count(uplink.update), extra=extra),
         )
 
-    def _check(self, uplink: Uplink, round: int) -> None:
+    def _check(self, uplink: Uplink, states: Tree, round: int) -> None:
+        """What is not finite is noticed at once, also in what a client keeps to itself."""
         finite = torch.ones(len(uplink.ids), dtype=torch.bool, device=uplink.ids.device)
-        for leaf in tree.leaves(uplink.update) + tree.leaves(uplink.extra):
+        for leaf in tree.leaves({"sent": uplink.update, "extra": uplink.extra, "kept": states}):
             finite &= leaf.isfinite().reshape(len(leaf), -1).all(1)
         if not bool(finite.all()):
             name = self.fed.names[int(uplink.ids[(~finite).nonzero()[0, 0]])]
             raise ClientError(
-                f"client {name}'s update in round {round + 1} is not finite: it diverged; "
+                f"client {name}'s training in round {round + 1} is not finite: it diverged; "
                 "lower the learning rate, as in fedavg(lr=0.01), or look at its data."
             )
 

@@ -93,9 +93,10 @@ def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
     return nn.functional.cross_entropy(functional_call(NET, model, (x,)), y)
 
 
-def slope(f: Callable[[Model], Tensor], at: Model) -> Model:
+def slope(f: Callable[..., Tensor], at: Model, *rest: Any) -> Model:
+    """The gradient of ``f(·, *rest)``."""
     leaf = {k: v.detach().clone().requires_grad_() for k, v in at.items()}
-    found = torch.autograd.grad(f(leaf), list(leaf.values()))
+    found = torch.autograd.grad(f(leaf, *rest), list(leaf.values()))
     return dict(zip(leaf, found, strict=True))
 
 

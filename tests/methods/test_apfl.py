@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-
-from glocal.engines import Engine
-from glocal.errors import GlocalError
-from glocal.methods import resolve
-from glocal.sampling import Fixed
-from glocal.testing import check_method
 from loops import (
     ENGINES,
     EVERYBODY,
@@ -28,12 +22,23 @@ from loops import (
     state,
     trained,
 )
+from torch import Tensor
+
+from glocal.engines import Engine
+from glocal.errors import GlocalError
+from glocal.methods import resolve
+from glocal.sampling import Fixed
+from glocal.testing import check_method
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 
 
-def mixed(v: Model, w: Model, alpha: float) -> Model:
+def mixed(v: Model, w: Model, alpha: float | Tensor) -> Model:
     return {k: alpha * v[k] + (1 - alpha) * w[k] for k in v}
+
+
+def mixed_loss(v: Model, w: Model, alpha: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return loss(mixed(v, w, alpha), x, y)
 
 
 @both_engines
@@ -69,12 +74,12 @@ def test_apfl_is_the_plain_loop(engine: Engine, adaptive: bool) -> None:
             mine, own = SGD(w, 0.1, 0.5, 0.01), SGD(v, 0.1, 0.5, 0.01)
             for x, y in batches(training, r, k, 2):
                 # The client's own copy of w, as trained so far: not the received one.
-                g_v = slope(lambda v: loss(mixed(v, mine.model, alpha), x, y), own.model)
+                g_v = slope(mixed_loss, own.model, mine.model, alpha, x, y)
                 share = alpha.clone().requires_grad_()
-                at = loss(mixed(own.model, mine.model, share), x, y)
+                at = mixed_loss(own.model, mine.model, share, x, y)
                 (g_alpha,) = torch.autograd.grad(at, [share])
                 own.step(g_v)
-                mine.step(slope(lambda w: loss(w, x, y), mine.model))
+                mine.step(slope(loss, mine.model, x, y))
                 if adaptive:
                     alpha = (alpha - 0.1 * g_alpha).clamp(0, 1)
             models.append(mine.model)

@@ -25,7 +25,7 @@ LENET = ("lenet", (3, 32, 32))
         (MLP, "last(2)", 633_226, 34_186),
         (LENET, "convs.*", 64_102, 2_872),
         (LENET, "first(2)", 64_102, 2_872),
-        (LENET, "convs.0|convs.1", 64_102, 2_872),
+        (LENET, "'convs.0|convs.1'", 64_102, 2_872),
     ],
 )
 def test_the_parameters_of_lg_fedavg_s_models(

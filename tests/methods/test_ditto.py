@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pytest
-
-from glocal.engines import Engine
-from glocal.sampling import Fixed
-from glocal.testing import check_method
+import torch
 from loops import (
     ENGINES,
     EVERYBODY,
     SGD,
+    Model,
     batches,
     bowl,
     bowls,
@@ -26,6 +24,11 @@ from loops import (
     state,
     trained,
 )
+from torch import Tensor
+
+from glocal.engines import Engine
+from glocal.sampling import Fixed
+from glocal.testing import check_method
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 
@@ -62,6 +65,10 @@ def test_a_large_pull_keeps_v_at_the_received_model(engine: Engine) -> None:
     assert 0 < pulled < 2 / 45
 
 
+def pulled_loss(v: Model, w: Model, x: Tensor, y: Tensor) -> Tensor:
+    return loss(v, x, y) + 0.6 / 2 * square(v, w)
+
+
 @both_engines
 def test_ditto_is_the_plain_loop(engine: Engine) -> None:
     spec = "ditto(lam=0.6,lr=0.1,epochs=2,momentum=0.5,weight_decay=0.01)"
@@ -73,8 +80,8 @@ def test_ditto_is_the_plain_loop(engine: Engine) -> None:
             mine = SGD(w, 0.1, 0.5, 0.01)
             own = SGD(v.setdefault(k, w), 0.1, 0.5, 0.01)
             for x, y in batches(training, r, k, 2):
-                mine.step(slope(lambda m: loss(m, x, y), mine.model))
-                own.step(slope(lambda m: loss(m, x, y) + 0.6 / 2 * square(m, w), own.model))
+                mine.step(slope(loss, mine.model, x, y))
+                own.step(slope(pulled_loss, own.model, w, x, y))
             models.append(mine.model)
             v[k] = own.model
         w = mean(models, examples(training, cohort))
@@ -107,8 +114,6 @@ def test_two_steps_a_round_by_hand(engine: Engine, rounds: int, w: float, v: flo
 
 def test_the_personal_model_is_judged() -> None:
     training, done = trained("ditto(lam=0.6)", ENGINES[1])
-    import torch
-
     models = training.models(done)(torch.arange(len(training.fed)))
     assert list(models) == ["personal"]
     for k in done.clients.seen.nonzero().flatten().tolist():

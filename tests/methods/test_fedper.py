@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-from glocal.engines import Engine
-from glocal.testing import check_method
 from loops import (
     BODY,
     ENGINES,
@@ -24,6 +21,9 @@ from loops import (
     trained,
 )
 
+from glocal.engines import Engine
+from glocal.testing import check_method
+
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 
 
@@ -36,7 +36,7 @@ def test_fedper_is_the_plain_loop(engine: Engine) -> None:
         for k in cohort:
             mine = SGD({**w, **heads.get(k, {n: first()[n] for n in HEAD})}, 0.1, 0.5, 0.01)
             for x, y in batches(training, r, k, 2):
-                mine.step(slope(lambda m: loss(m, x, y), mine.model))
+                mine.step(slope(loss, mine.model, x, y))
             heads[k] = {n: mine.model[n] for n in HEAD}
             bodies.append({n: mine.model[n] for n in BODY})
         w = {**w, **mean(bodies, examples(training, cohort))}

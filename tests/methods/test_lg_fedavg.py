@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
-from torch import nn
-
-from glocal import server
-from glocal.engines import Engine
-from glocal.errors import GlocalError
-from glocal.method import Plan
-from glocal.methods import resolve
-from glocal.sampling import Fixed
-from glocal.task import Task
-from glocal.testing import check_method
-from glocal.train import Progress
-from glocal.types import Uplink
-from glocal.weighting import by_update_norm
 from loops import (
     BODY,
     ENGINES,
@@ -39,6 +28,18 @@ from loops import (
     trained,
 )
 
+from glocal import server
+from glocal.engines import Engine
+from glocal.errors import GlocalError
+from glocal.method import Plan
+from glocal.methods import resolve
+from glocal.sampling import Fixed
+from glocal.task import Task
+from glocal.testing import check_method
+from glocal.train import Progress
+from glocal.types import Uplink
+from glocal.weighting import by_update_norm
+
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 
 
@@ -60,8 +61,9 @@ def test_a_warm_up_by_rounds_or_a_share_of_them(settings: str, rounds: int, expe
 
 def test_a_warm_up_until_a_goal() -> None:
     training = made("fedavg", ENGINES[1], rounds=8)
-    training = type(training)(**{**training.__dict__, "validate_every": 1})
-    seen = [line["val_accuracy"] for line in training.run(training.begin(_params(training))).history]
+    training = replace(training, validate_every=1)
+    done = training.run(training.begin(training.task.params))
+    seen = [line["val_accuracy"] for line in done.history]
     goal = sorted(set(seen))[-1]
     reached = next(i for i, accuracy in enumerate(seen) if accuracy >= goal) + 1
     assert 1 < reached < 8
@@ -69,14 +71,10 @@ def test_a_warm_up_until_a_goal() -> None:
         (f"warmup=0,goal={goal}", reached),
         (f"goal={goal}", min(reached, round(0.8 * 8))),
         (f"warmup=1,goal={goal}", 1),  # whichever comes first
+        (f"warmup=0,goal={goal + 0.001}", 8),  # never reached, and no bound
     ):
         _, done = trained(f"lg-fedavg({settings},shared=last(1))", ENGINES[1], rounds=8)
         assert warm_up(done) == expected
-
-
-def _params(training: object) -> dict[str, torch.Tensor]:
-    params: dict[str, torch.Tensor] = training.task.params  # type: ignore[attr-defined]
-    return params
 
 
 @both_engines
@@ -96,7 +94,7 @@ def test_private_layers_begin_where_the_warm_up_ended(engine: Engine) -> None:
             joined += [r] if k not in own else []
             mine = SGD({**w, **own.get(k, {n: ended[n] for n in BODY})}, 0.1, 0.5)
             for x, y in batches(training, r, k, 1):
-                mine.step(slope(lambda m: loss(m, x, y), mine.model))
+                mine.step(slope(loss, mine.model, x, y))
             own[k] = {n: mine.model[n] for n in BODY}
             models.append({n: mine.model[n] for n in HEAD})
         w = {**w, **mean(models, examples(training, cohort))}
@@ -199,4 +197,3 @@ def test_contract() -> None:
     settings = "momentum=0.9,weight_decay=0.01,epochs=2"
     check_method(f"lg-fedavg(warmup=1,shared=last(1),{settings})+grad-norm", rounds=4)
     check_method("fedavg(shared=nothing)+grad-norm")
-    assert isinstance(deep(), nn.Module)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-
-from glocal.engines import Engine
-from glocal.sampling import Fixed
-from glocal.testing import check_method
 from loops import (
     ENGINES,
     EVERYBODY,
     SGD,
+    Model,
     batches,
     bowl,
     bowls,
@@ -26,6 +23,11 @@ from loops import (
     state,
     trained,
 )
+from torch import Tensor
+
+from glocal.engines import Engine
+from glocal.sampling import Fixed
+from glocal.testing import check_method
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 
@@ -60,6 +62,11 @@ def test_a_large_pull_makes_them_one(engine: Engine) -> None:
     assert spread(20.0) < 0.03
 
 
+def objective(w: Model, w_bar: Model, x: Tensor, y: Tensor) -> Tensor:
+    zero = {n: torch.zeros_like(p) for n, p in w.items()}
+    return loss(w, x, y) + 0.3 * square(w, w_bar) + 0.02 * square(w, zero)
+
+
 @both_engines
 def test_mtl_is_the_plain_loop(engine: Engine) -> None:
     training, done = trained(
@@ -69,14 +76,8 @@ def test_mtl_is_the_plain_loop(engine: Engine) -> None:
     for r, cohort in enumerate(cohorts(training)):
         for k in cohort:
             mine = SGD(own.get(k, w_bar), 0.1, 0.5, 0.01)
-            zero = {n: torch.zeros_like(p) for n, p in w_bar.items()}
             for x, y in batches(training, r, k, 2):
-                mine.step(
-                    slope(
-                        lambda w: loss(w, x, y) + 0.3 * square(w, w_bar) + 0.02 * square(w, zero),
-                        mine.model,
-                    )
-                )
+                mine.step(slope(objective, mine.model, w_bar, x, y))
             own[k] = mine.model
         w_bar = mean([own[k] for k in cohort], [1.0] * len(cohort))
     same(done.server["params"], w_bar)

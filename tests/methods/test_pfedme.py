@@ -1,20 +1,14 @@
-"""pFedMe: the inner problem against its closed form, the outer step, and who is judged with what."""
+"""pFedMe: the inner problem against its closed form, the outer step, who is judged with what."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-
-from glocal.engines import Engine
-from glocal.errors import GlocalError
-from glocal.methods import resolve
-from glocal.sampling import Fixed
-from glocal.testing import check_method
-from glocal.train import Progress, Training
 from loops import (
     ENGINES,
     EVERYBODY,
     SGD,
+    Model,
     batches,
     bowl,
     bowls,
@@ -29,6 +23,14 @@ from loops import (
     state,
     trained,
 )
+from torch import Tensor
+
+from glocal.engines import Engine
+from glocal.errors import GlocalError
+from glocal.methods import resolve
+from glocal.sampling import Fixed
+from glocal.testing import check_method
+from glocal.train import Progress, Training
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 BOWLS = ((1.0, 3.0), (4.0, -1.0), (2.0, 0.5))
@@ -121,6 +123,10 @@ def test_a_schedule_is_for_the_outer_step(engine: Engine) -> None:
         assert float(state(done, k)["theta"]["w"]) == pytest.approx(theta, abs=1e-6)
 
 
+def inner_loss(theta: Model, w: Model, x: Tensor, y: Tensor) -> Tensor:
+    return loss(theta, x, y) + 5 / 2 * square(theta, w)
+
+
 @both_engines
 def test_pfedme_is_the_plain_loop(engine: Engine) -> None:
     training, done = trained(
@@ -134,9 +140,7 @@ def test_pfedme_is_the_plain_loop(engine: Engine) -> None:
             for x, y in batches(training, r, k, 2):
                 inner = SGD(theta, 0.04)
                 for _ in range(3):
-                    inner.step(
-                        slope(lambda t: loss(t, x, y) + 5 / 2 * square(t, mine.model), inner.model)
-                    )
+                    inner.step(slope(inner_loss, inner.model, mine.model, x, y))
                 theta = inner.model
                 mine.step({n: 5 * (mine.model[n] - theta[n]) for n in w})
             models.append(mine.model)

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-
-from glocal.engines import Engine
-from glocal.errors import GlocalError
-from glocal.methods import resolve
-from glocal.sampling import Fixed
-from glocal.testing import check_method
 from loops import (
     ENGINES,
     SGD,
@@ -27,6 +21,12 @@ from loops import (
     trained,
 )
 
+from glocal.engines import Engine
+from glocal.errors import GlocalError
+from glocal.methods import resolve
+from glocal.sampling import Fixed
+from glocal.testing import check_method
+
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 
 
@@ -42,7 +42,7 @@ def test_scaffold_is_the_plain_loop(engine: Engine) -> None:
         for k in cohort:
             mine, c_i, steps = SGD(w, lr), own.get(k, zero), 0
             for x, y in batches(training, r, k, 2):
-                g = slope(lambda m: loss(m, x, y), mine.model)
+                g = slope(loss, mine.model, x, y)
                 mine.step({n: g[n] - c_i[n] + c[n] for n in g})
                 steps += 1
             new = {n: c_i[n] - c[n] + (w[n] - mine.model[n]) / (steps * lr) for n in w}
@@ -143,7 +143,7 @@ def test_it_finds_the_optimum_that_fedavg_misses(engine: Engine) -> None:
     ["momentum=0.9", "weight_decay=0.01", "optimiser=adam", "optimiser=adamw"],
 )
 def test_what_its_formula_does_not_hold_for_is_refused(settings: str) -> None:
-    with pytest.raises(GlocalError, match="scaffold (needs|cannot take)"):
+    with pytest.raises(GlocalError, match=r"scaffold (needs|cannot take)"):
         resolve(f"scaffold({settings})")
 
 

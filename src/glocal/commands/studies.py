@@ -240,14 +240,13 @@ def landscape(
 def noise(
     methods: Methods = None,
     data: Data = "digits",
-    clients: Clients = 10,
+    clients: Clients = 20,
     partition: Partition = "dirichlet(10)",
     transform: Transform = None,
     model: Model = "mlp",
     rounds: Rounds = 15,
     fraction: FractionOf = 1.0,
-    repeats: Repeats = 2,
-    yardstick: Yardstick = "local",
+    repeats: Repeats = 3,
     seed: Seed = 0,
     engine: EngineOption = "auto",
     device: Device = "cpu",
@@ -256,10 +255,10 @@ def noise(
 ) -> None:
     """Accuracy and calibration when training labels are wrong: pair and symmetric noise.
 
-    METHODs are local, fedavg, apfl and superfed-mm unless given.
+    METHODs are local, fedavg and superfed-mm unless given.
 
     Example:
-      glocal study noise fedavg ditto --repeats 5 --picture noise.png
+      glocal study noise fedavg apfl --repeats 5 --picture noise.png
     """
     from dataclasses import replace
 
@@ -267,7 +266,7 @@ def noise(
     from glocal.studies import tables
     from glocal.studies.noise import NOISES, noise_table
 
-    specs = list(dict.fromkeys(methods or ["local", "fedavg", "apfl", "superfed-mm"]))
+    specs = list(dict.fromkeys(methods or ["local", "fedavg", "superfed-mm"]))
     settings = _begin(locals(), specs)
     given = settings.transforms
     feds = {

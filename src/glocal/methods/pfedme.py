@@ -6,10 +6,15 @@ mini-batch the client solves, by ``inner`` gradient steps of size ``inner_lr``,
     θ_i ≈ argmin_θ F_i(θ) + (λ/2) ‖θ − w_i‖²,    then    w_i ← w_i − η λ (w_i − θ_i),
 
 and the server moves by w ← (1 − β) w + β · mean_i w_i. θ_i is the client's model; w_i only travels.
-Defaults λ = 15, 5 inner steps and β = 1 are the paper's.
+Defaults λ = 15, 5 inner steps and β = 1 are the paper's. η = 0.06 and inner steps of 0.03 were
+chosen on validation accuracy (digits, 20 clients of 2 classes each, 50 rounds, seeds 11 to 13):
+.980, against .978 for η = 0.1, .950 for η = 0.03, and .968 and .963 for inner steps of 0.05 and
+0.02. η = 0.01 is too slow for so few rounds: .594 with steps of 0.05 (seed 11). η·λ below 1 keeps
+w_i between where it was and θ_i.
 
-Departure: the inner problem starts from the last θ_i, as the released code does. A client that was
-never sampled solves for its θ when it is judged (``solves_when_judged``).
+Departure: the inner problem starts from the last θ_i, as the released code does. A schedule is for
+η alone: the inner problem is to be solved as well in the last round as in the first. A client that
+was never sampled solves for its θ when it is judged (``solves_when_judged``).
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ def pfedme(
     *,
     lam: float = 15.0,
     inner: int = 5,
-    inner_lr: float = 0.05,
+    inner_lr: float = 0.03,
     beta: float = 1.0,
     **training: Unpack[TrainingArgs],
 ) -> Method:
@@ -46,7 +51,7 @@ def pfedme(
             f"the inner steps run away where inner_lr · lam is 2 or more, as {inner_lr} · {lam} "
             f"is: give inner_lr={1 / lam:.2g}, say."
         )
-    settings: TrainingArgs = {"lr": 0.01, **training}
+    settings: TrainingArgs = {"lr": 0.06, **training}
     base = local_sgd(**settings)
 
     def init(task: Task, params: Params, key: Tensor) -> ClientState:

@@ -8,7 +8,8 @@ they are not, so both are looked at along α ∈ {0, .1, …, 1}:
     predictions:  the probabilities α · p_{w_i} + (1 − α) · p_w.
 
 α = 0 is the global model, α = 1 the client's own. :mod:`glocal.studies.linear_teacher` has the
-theory.
+theory. A yardstick's model was itself chosen on the client's validation data, so there it looks
+better than it is, and clients that pick α on the same data lean towards it.
 """
 
 from __future__ import annotations

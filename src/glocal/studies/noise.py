@@ -21,7 +21,7 @@ from glocal.errors import GlocalError
 from glocal.fitting import fit
 from glocal.methods import resolve
 from glocal.progress import Report, silent
-from glocal.studies.repeats import about, client_models, interval, repeats_of, workbench
+from glocal.studies.repeats import UNUSED, about, client_models, interval, repeats_of, workbench
 from glocal.studies.scoring import answers, mean, own, scores, tested
 
 NOISES: dict[str, str | None] = {
@@ -65,7 +65,7 @@ def noise_table(
     done, total = 0, len(federations) * repeats
     for noise, fed in federations.items():
         for part, own_seed in repeats_of(fed, repeats, seed):
-            settings = {**arguments, "seed": own_seed, "progress": report}
+            settings = {**arguments, "seed": own_seed, "progress": report, "yardstick": UNUSED}
             training = workbench(part, **settings).training
             judged_on, own_test = tested(training.fed), own(training.fed, training.fed.test)
             for method in methods:

@@ -19,6 +19,11 @@ class TextTable(NamedTuple):
 
 Found = Mapping[str, Any]
 
+PICKS = (
+    "own pick: each client's, on its own validation data; one pick: the same for all, on the mean "
+    "of their validation accuracies."
+)
+
 
 def percent(value: Found) -> str:
     """``93.1 ± 0.8``, in per cent."""
@@ -78,12 +83,12 @@ def interpolation(found: Found) -> TextTable:
         ]
         for i, a in enumerate(found["grid"])
     ]
-    picked = [percent(found[k]["picked"]["accuracy"]) for k in kinds]
-    rows.append(["picked", "", picked[0], "", picked[1]])
+    for label, key in (("own pick", "picked"), ("one pick", "commonly_picked")):
+        weights, predictions = (percent(found[k][key]["accuracy"]) for k in kinds)
+        rows.append([label, "", weights, "", predictions])
     head = ["alpha", "weights, val %", "weights, test %", "predictions, val %"]
     legend = [
-        "alpha 0: the global model; 1: each client's own. picked: each client's alpha, chosen on "
-        "its validation data.",
+        f"alpha 0: the global model; 1: each client's own. {PICKS}",
         _spread(found),
     ]
     return TextTable([*head, "predictions, test %"], rows, 1, legend)
@@ -97,14 +102,15 @@ def mixture_curve(found: Sequence[Found]) -> TextTable:
             on = [one[w][m][i] for m in ("accuracy", "loss", "ece") for w in ("validation", "test")]
             cells = [*map(percent, on[:2]), *map(plain, on[2:])]
             rows.append([one["method"], f"{lam:g}", *cells, str(one["picks"][i])])
-        accuracy, loss, ece = (one["picked"][m] for m in ("accuracy", "loss", "ece"))
-        picked = ["", percent(accuracy), "", plain(loss), "", plain(ece), ""]
-        rows.append([one["method"], "picked", *picked])
+        for label, key in (("own pick", "picked"), ("one pick", "commonly_picked")):
+            accuracy, loss, ece = (one[key][m] for m in ("accuracy", "loss", "ece"))
+            cells = ["", percent(accuracy), "", plain(loss), "", plain(ece), ""]
+            rows.append([one["method"], label, *cells])
         rows.append([one["method"], "test-picked", "", percent(one["test_picked"]), *[""] * 5])
     head = ["method", "lambda", "val %", "test %", "val loss", "test loss", "val ECE", "test ECE"]
     legend = [
-        "lambda 0: the received model; 1: the client's own. picked: on each client's validation "
-        "data; test-picked: on its test data, which nobody could do.",
+        f"lambda 0: the received model; 1: the client's own. {PICKS} test-picked: on each "
+        "client's test data, which nobody could do.",
         _spread(found[0]),
     ]
     return TextTable([*head, "picks"], rows, 2, legend)
