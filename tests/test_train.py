@@ -158,7 +158,9 @@ def test_an_update_that_is_not_finite_names_the_client_and_the_round(engine: Eng
     fed = ragged()
     fed.x[fed.train.of(3)[0]] = torch.inf
     job = training("fedavg", engine=engine, sampler=Listed([0, 1], [2, 3, 4]), fed=fed)
-    with pytest.raises(ClientError, match=r"client 3's update in round 2 is not finite.*lower the"):
+    with pytest.raises(
+        ClientError, match=r"client 3's training in round 2 is not finite.*lower the"
+    ):
         run(job)
 
 
@@ -167,7 +169,7 @@ def test_an_extra_that_is_not_finite_is_noticed_too() -> None:
         update, state, _ = toys.LocalSGD().finish(task, down, carry)
         return update, state, {"e": update["0.bias"] / 0}
 
-    with pytest.raises(ClientError, match="client 0's update in round 1 is not finite"):
+    with pytest.raises(ClientError, match="client 0's training in round 1 is not finite"):
         run(training(toys.wrapped(finish=finish)))
 
 
@@ -247,3 +249,9 @@ def test_an_initialisation_of_ones_own_is_the_same_whenever_one_joins() -> None:
     assert not torch.equal(before, fresh(4))
     job.run(progress)
     assert torch.equal(fresh(5), before)
+
+
+def test_what_diverges_in_a_client_alone_is_noticed_too() -> None:
+    # Ditto's w stays finite at this rate; its v, pulled by a huge λ, does not.
+    with pytest.raises(ClientError, match="training in round .* is not finite"):
+        run(training("ditto(lam=1e6, lr=0.05)", rounds=20))
