@@ -131,6 +131,19 @@ def test_at_once_is_what_the_server_sends(method: str) -> None:
     assert joined.summary["at_once"] == float(right)
 
 
+@pytest.mark.parametrize("method", ["fedper", "ditto"])
+def test_joined_is_the_newcomers_own_model(method: str) -> None:
+    joined = join_(method, rounds=6, join_rounds=4)
+    models, task = joined.after.models(), joined.after.training.task
+    x, y = ragged()[NEW].test
+    right = [
+        float((task.predict(tree.row(models, i), x).argmax(1) == y).double().mean())
+        for i in range(6)
+    ]
+    assert joined.summary["joined"] == right[5]
+    assert right[0] != right[5]  # another's would not do
+
+
 def stepwise(method: Any, epochs: int) -> tuple[Any, Any, dict[str, Tensor]]:
     """The newcomer before and after its own training, and what it then predicts with."""
     done = join_(method).before
@@ -195,6 +208,8 @@ def test_own_training_of_a_personal_model_is_kept() -> None:
 def test_no_own_training_changes_nothing() -> None:
     joined = join_("fedper", own_epochs=0)
     assert joined.summary["own_training"] == joined.summary["at_once"]
+    trained = join_("fedper", own_epochs=30)
+    assert trained.summary["own_training"] != trained.summary["at_once"]
 
 
 @pytest.mark.parametrize("method", [*toys.TOYS.values()], ids=[*toys.TOYS])

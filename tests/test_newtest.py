@@ -18,7 +18,7 @@ from glocal.clients import ClientStore
 from glocal.engines import Engine, Sequential, Vectorised
 from glocal.errors import GlocalError
 from glocal.fitting import Trained
-from glocal.method import as_plan
+from glocal.method import Method, as_plan
 from glocal.methods.fedavg import fedavg
 from glocal.newtest import KINDS, new_test
 from glocal.sampling import Fraction
@@ -149,10 +149,22 @@ def test_chunks_change_nothing(method: Any, monkeypatch: pytest.MonkeyPatch) -> 
     assert set(asked[:-1]) == {(1, 10), (1, len(x) % 10)}
 
 
-def test_by_hand_from_the_clients_models() -> None:
+def two_of_one() -> Method:
+    """Nobody keeps anything, and yet each client chooses: the received model, or its opposite."""
+
+    def candidates(task: Any, down: Any, client: Any) -> dict[str, Any]:
+        return {"as it is": down["params"], "opposite": {k: -v for k, v in down["params"].items()}}
+
+    return toys.wrapped(candidates=candidates)
+
+
+@pytest.mark.parametrize("method", ["ditto", two_of_one()], ids=["ditto", "two_of_one"])
+def test_by_hand_from_the_clients_models(method: Any) -> None:
     """The default is everybody's test data; each client's model is the one it chose."""
-    run = fit("ditto", rounds=4)
+    run = fit(method, rounds=1)
     assert run.trained is not None
+    if method != "ditto":
+        assert set(run.clients["model"]) == {"as it is", "opposite"}
     t, models = run.trained.training, run.trained.models()
     x, y = t.fed.x[t.fed.test.rows], t.fed.y[t.fed.test.rows]
     logits = [t.task.predict({k: v[i] for k, v in models.items()}, x) for i in range(6)]

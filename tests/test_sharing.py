@@ -110,7 +110,7 @@ def test_keep_private_by_hand(task: Task) -> None:
     assert list(whole) == task.names
     assert torch.equal(whole["0.bias"], received["0.bias"] + 1)
     assert torch.equal(whole["3.bias"], received["3.bias"])
-    assert torch.equal(local.candidates(task, down, own)["global"]["0.bias"], whole["0.bias"])
+    assert torch.equal(local.candidates(task, down, own)["assembled"]["0.bias"], whole["0.bias"])
 
     carry = local.start(task, down, own)
     batch = {"x": torch.ones(2, 6), "y": torch.tensor([0, 1]), "weight": torch.ones(2)}

@@ -244,7 +244,7 @@ def noise(
     partition: Partition = "dirichlet(10)",
     transform: Transform = None,
     model: Model = "mlp",
-    rounds: Rounds = 15,
+    rounds: Rounds = 20,
     fraction: FractionOf = 1.0,
     repeats: Repeats = 3,
     seed: Seed = 0,
@@ -255,7 +255,7 @@ def noise(
 ) -> None:
     """Accuracy and calibration when training labels are wrong: pair and symmetric noise.
 
-    METHODs are local, fedavg and superfed-mm unless given.
+    METHODs are local(lr=0.1), fedavg and superfed-mm unless given.
 
     Example:
       glocal study noise fedavg apfl --repeats 5 --picture noise.png
@@ -266,7 +266,7 @@ def noise(
     from glocal.studies import tables
     from glocal.studies.noise import NOISES, noise_table
 
-    specs = list(dict.fromkeys(methods or ["local", "fedavg", "superfed-mm"]))
+    specs = list(dict.fromkeys(methods or ["local(lr=0.1)", "fedavg", "superfed-mm"]))
     settings = _begin(locals(), specs)
     given = settings.transforms
     feds = {
