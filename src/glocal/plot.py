@@ -302,7 +302,11 @@ def noise(found: Mapping[str, Any], path: Path) -> None:
                 label=name,
             )
         _tidy(axes, "", label)
-        axes.set_xticks(range(len(noises)), [n.replace(" ", "\n") for n in noises], fontsize=8)
+        axes.set_xticks(
+            range(len(noises)),
+            [n.replace("symmetric", "symm.").replace(" ", "\n") for n in noises],
+            fontsize=8,
+        )
     panels[0].legend(fontsize=8, frameon=False, loc="lower left")
     hardest = noises[-1]
     under = {m: cells[hardest] for m, cells in methods.items()}
