@@ -253,5 +253,5 @@ def test_an_initialisation_of_ones_own_is_the_same_whenever_one_joins() -> None:
 
 def test_what_diverges_in_a_client_alone_is_noticed_too() -> None:
     # Ditto's w stays finite at this rate; its v, pulled by a huge λ, does not.
-    with pytest.raises(ClientError, match="training in round .* is not finite"):
+    with pytest.raises(ClientError, match=r"training in round .* is not finite"):
         run(training("ditto(lam=1e6, lr=0.05)", rounds=20))
