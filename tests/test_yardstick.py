@@ -57,7 +57,7 @@ def noisy() -> Federation:
 def search(
     fed: Federation, k: int, rates: tuple[float, ...], patience: int, epochs: int = 12
 ) -> tuple[float, int, float, nn.Module]:
-    """The client's best rate and epoch: every epoch of every rate, looked at in turn."""
+    """The client's rate and epoch: every epoch of every rate, looked at in turn."""
     root = rng.fold(rng.key(SEED), 0xA10E)
     best: tuple[float, float] | None = None
     found: tuple[float, int, float, nn.Module] | None = None
@@ -66,8 +66,8 @@ def search(
         model = net()
         model.load_state_dict(task().init(rng.fold(rng.fold(root, 0), k)))
         optimiser = torch.optim.SGD(model.parameters(), rate, momentum=0.5)
-        mine: tuple[float, float] | None = None
-        last = 0
+        top, last = -1.0, 0
+        kept: tuple[tuple[float, float], tuple[float, int, float, nn.Module]] | None = None
         for epoch in range(1, epochs + 1):
             key = rng.fold(rng.fold(rng.fold(root, epoch), k), 0).view(1)
             cut = plan(fed.train, torch.tensor([k]), key, 1, 10)
@@ -81,12 +81,15 @@ def search(
                 logits = model(x)
             accuracy = float((logits.argmax(1) == y).float().mean())
             score = accuracy, -float(nn.functional.cross_entropy(logits, y))
-            if mine is None or score > mine:
-                mine, last = score, epoch
-                if best is None or score > best:
-                    best, found = score, (rate, epoch, accuracy, copy.deepcopy(model))
+            top = max(top, accuracy)
+            p = (top * len(y) + 1) / (len(y) + 2)
+            if accuracy >= top - (p * (1 - p) / len(y)) ** 0.5:
+                last = epoch
+                kept = score, (rate, epoch, accuracy, copy.deepcopy(model))
             if epoch - last >= patience:
                 break
+        if kept is not None and (best is None or kept[0] > best):
+            best, found = kept
     assert found is not None
     return found
 

@@ -100,7 +100,7 @@ def compare(
 ) -> None:
     """Train several methods on one federation: who is better off than alone?
 
-    Every client is set against its own yardstick, the best model it could train by itself.
+    Every client is set against its own yardstick, the model it trains by itself.
 
     Examples:
       glocal compare

@@ -127,7 +127,7 @@ def _legend(summaries: list[dict[str, Any]], fed: Federation) -> list[str]:
         f"{summary['parameters']:,} parameters" + (f", {repeats} repeats." if repeats > 1 else "."),
         *textwrap.wrap(
             f"Accuracy: each client's model on {where}; means over clients. vs alone: points above "
-            "the best model the client could train by itself. Better or worse off: an exact paired "
+            "the model the client trains by itself. Better or worse off: an exact paired "
             "test at 90 % says so; else undecided. Sent: numbers over the network, to and from all "
             "sampled clients together.",
             100,

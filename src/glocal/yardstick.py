@@ -1,9 +1,13 @@
 """The yardstick: what each client could do alone.
 
 Every client trains the same model family on its own data, once for each learning rate of a small
-grid, and keeps the weights of the rate and epoch that did best on its own validation data (highest
-accuracy, ties to the lower loss). A rate is given up after ``patience`` epochs without a better
-one. All clients and all rates train as one program where the engine can.
+grid, and stops early, both by its own validation accuracy. A few validation examples cannot tell
+one epoch from the next, and stopping at their luckiest one makes a weak yardstick; so of each rate
+the *last* epoch within one standard error of its best is kept (the rule of Breiman, Friedman,
+Olshen and Stone, *Classification and regression trees*, 1984, towards the longer training). A rate
+is given up after ``patience`` epochs outside. Of the rates, the one whose kept weights have the
+highest accuracy is used, ties to the lower loss. All clients and rates train as one program where
+the engine can.
 """
 
 from __future__ import annotations
@@ -86,7 +90,7 @@ def _block(
     rates = torch.tensor(alone.rates, device=device)
     runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
     state = _start(task, alone, ids, rates, root)
-    best = _Best(state["w"], runs)
+    best = _Best(state["w"], runs, fed.val.counts().to(device)[runs])
     racing = torch.arange(len(runs), device=device)
     for epoch in range(alone.max_epochs):
         down = {"params": {}, "lr": torch.tensor(alone.schedule(epoch), device=device)}
@@ -117,20 +121,28 @@ def _put(state: Tree, rows: Tensor, new: Tree) -> Tree:
     return tree.map(lambda old, x: old.index_copy(0, rows, x), state, new)
 
 
-class _Best:
-    """The best weights of every run so far, by validation accuracy, then loss."""
+def standard_error(accuracy: Tensor, n: Tensor) -> Tensor:
+    """Of an accuracy on ``n`` examples; one more right and one more wrong keep it above zero."""
+    p = (accuracy.clamp(min=0.0) * n + 1) / (n + 2)
+    return (p * (1 - p) / n).sqrt()
 
-    def __init__(self, w: Params, runs: Tensor) -> None:
+
+class _Best:
+    """The weights of every run's last epoch within a standard error of its best."""
+
+    def __init__(self, w: Params, runs: Tensor, n: Tensor) -> None:
         self.w = w
+        self.n = n
+        self.top = torch.full((len(runs),), -1.0, device=runs.device)
         self.accuracy = torch.full((len(runs),), -1.0, device=runs.device)
         self.loss = torch.full((len(runs),), torch.inf, device=runs.device)
         self.epoch = torch.zeros(len(runs), dtype=torch.int64, device=runs.device)
 
     def offer(self, rows: Tensor, w: Params, accuracy: Tensor, loss: Tensor, epoch: int) -> None:
-        better = (accuracy > self.accuracy[rows]) | (
-            (accuracy == self.accuracy[rows]) & (loss < self.loss[rows])
-        )
-        better &= loss.isfinite()
+        finite = loss.isfinite()
+        top = torch.maximum(self.top[rows], torch.where(finite, accuracy, -1.0))
+        self.top[rows] = top
+        better = finite & (accuracy >= top - standard_error(top, self.n[rows]))
         won = rows[better]
         self.w = _put(self.w, won, tree.row(w, better))
         self.accuracy[won] = accuracy[better]

@@ -107,7 +107,7 @@ def test_private_layers_begin_where_the_warm_up_ended(engine: Engine) -> None:
     same(training.make(done, local)(0)["private"], {n: ended[n] for n in BODY}, 1e-6)
     assert gap(server.first_parameters(training.task, done.server), ended) > 1e-3
     never = next(k for k in range(6) if k not in own)
-    judged = training.models(done)(torch.tensor([never]))["global"]
+    judged = training.models(done)(torch.tensor([never]))["assembled"]
     expected = {**ended, **done.server["params"]}
     same({n: p[0] for n, p in judged.items()}, expected, 1e-6)
 
