@@ -124,6 +124,15 @@ def test_data_draws_the_partition(glocal):
 BATCHNORM = """
 from torch import nn
 
+def Raises():
+    raise RuntimeError("boom")
+
+def Leaves():
+    raise SystemExit(3)
+
+def Nothing():
+    return None
+
 def Net():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 10))
 """
@@ -180,10 +189,25 @@ def _lonely(client):
         (["run", "broken.toml"], ["not valid TOML"]),
         (["compare", "--init", "nan.npz"], ["cannot be read", ".safetensors"]),
         (["frobnicate"], ["No such command"]),
+        (["compare", "--data", "own.csv", "--client", "wrad"], ["wrad", "the columns are"]),
+        (["compare", "--json", "nowhere/x.json"], ["nowhere/x.json", "does not exist"]),
+        (["compare", "--seed", "99999999999999999999"], ["seed must be"]),
+        (["compare", "--device", "meta"], ["not supported"]),
+        (["compare", "--sampled", "2", "--fraction", "0.5"], ["give one of them"]),
+        (["compare", "--validate-every", "-1"], ["validate_every"]),
+        (["compare", "fedavg(epochs=2.0)"], ["epochs must be a whole number"]),
+        (["compare", "fedavg(epochs=1000000000)"], ["from 1 to 10,000"]),
+        (["compare", "--model", "net.py:Raises"], ["cannot be built", "boom"]),
+        (["compare", "--model", "net.py:Leaves"], ["cannot be built"]),
+        (["compare", "--model", "net.py:Nothing"], ["torch.nn.Module"]),
+        (["compare", "local+uniform"], ["sends nothing"]),
+        (["compare", "fedavg", "--against", "ditto"], ["not among the methods"]),
+        (["bench", "--repeats", "0"], ["repeats must be"]),
     ],
 )
 def test_bad_input_is_one_clear_line_and_code_2(glocal, words, says):
     Path("net.py").write_text(BATCHNORM)
+    Path("own.csv").write_text("a,label,ward\n" + "1,0,x\n2,1,y\n" * 9)
     Path("taken").write_text("")
     Path("full").mkdir()
     Path("full/thesis.txt").write_text("")

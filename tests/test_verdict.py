@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 
 import numpy as np
 import pytest
@@ -88,21 +87,6 @@ def test_without_discordant_examples_there_is_no_evidence() -> None:
 def test_the_observed_sum_is_inside_even_where_the_bound_on_p_is_not() -> None:
     low, high = paired_interval(np.array([-100.0, 1.0]))
     assert low <= -99.0 <= high
-
-
-def test_quick_enough_for_thousands_of_clients() -> None:
-    rng = np.random.default_rng(0)
-    many = rng.uniform(0.5, 2, 10).repeat(10) * np.where(rng.random(100) < 0.6, 1, -1)
-    few = [rng.uniform(0.5, 2, 4) * np.where(rng.random(4) < 0.6, 1, -1) for _ in range(200)]
-    start = time.perf_counter()
-    for _ in range(10):
-        paired_interval(many * rng.uniform(0.9, 1.1, 10).repeat(10))
-    middle = time.perf_counter()
-    for a in few:
-        paired_interval(a)
-    # Measured at 7 and 0.5 ms; the bounds leave room for a busy machine.
-    assert (middle - start) / 10 < 0.1
-    assert (time.perf_counter() - middle) / 200 < 0.01
 
 
 def test_many_and_widely_spread_magnitudes_stay_near_the_normal_limit() -> None:

@@ -227,6 +227,9 @@ def bench(
     """
     from glocal.show import bench_table
 
+    if repeats < 1:
+        raise GlocalError(f"repeats must be 1 or more, not {repeats}.")
+    check_json(json)
     bench_table(repeats, json)
 
 
@@ -251,8 +254,7 @@ def _train(
     for spec in specs:
         resolve(spec)
     arguments = settings.fit_arguments()
-    if json is not None and str(json) != "-" and json.is_dir():
-        raise GlocalError(f"--json {json} is a folder: give the name of a file.")
+    check_json(json)
     fed = settings.federation()
     root = out or runs.fresh_name(kind if len(specs) > 1 else runs.slug(specs[0]))
     one = kind == "run"
@@ -300,6 +302,8 @@ def main() -> None:
         code = 2
     except click.exceptions.Exit as error:
         code = error.exit_code
+        if code == 130:  # Ctrl-C, as typer passes it on
+            _say("stopped; what was done so far is in the run folder.", code)
     except click.Abort:
         code = _say("stopped.", 130)
     except click.ClickException as error:
@@ -321,6 +325,18 @@ def main() -> None:
             1,
         )
     sys.exit(code or 0)
+
+
+def check_json(json: Path | None) -> None:
+    """Before anything is trained: can that file be written?"""
+    if json is None or str(json) == "-":
+        return
+    if json.is_dir():
+        raise GlocalError(f"--json {json} is a folder: give the name of a file.")
+    if not json.absolute().parent.is_dir():
+        raise GlocalError(
+            f"the folder of --json {json} does not exist: make it, or choose another."
+        )
 
 
 def _say(message: str, code: int) -> int:

@@ -6,6 +6,7 @@ import copy
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,9 @@ from glocal.task import Augment, Losses, Task, cross_entropy, try_out, try_vecto
 from glocal.train import Progress, Training
 from glocal.types import Params, Tree
 from glocal.yardstick import Yardstick, measure
+
+ONE_THREAD = 30_000
+"""Parameters below which threads of a CPU wait for each other longer than they compute."""
 
 ModelLike = str | nn.Module | Callable[[], nn.Module]
 
@@ -155,15 +159,20 @@ def fit(
     sampler = _sampler(fraction, sampled, poisson, len(fed))
     alone = _alone(yardstick)
     check_whole(rounds=rounds, repeats=repeats)
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
+        raise GlocalError(f"seed must be a whole number from 0 to 2^63 − 1, not {seed}.")
     own = plan.stages[0].method.local if len(plan.stages) == 1 else None
     if isinstance(own, Alone):
         alone = own
     trials, first = [], None
     together: list[dict[str, Any]] = []
-    with reporter(progress) as report:
+    with reporter(progress) as report, ExitStack() as after:
+        after.callback(torch.set_num_threads, torch.get_num_threads())
         for r in range(repeats):
             suffix = f" ({r + 1} of {repeats})" if repeats > 1 else ""
             bench = _bench(fed, model, seed, r, engine, device, init, losses, augment)
+            if bench.engine.name == "vectorised" and tree.count(bench.task.params) < ONE_THREAD:
+                torch.set_num_threads(1)
             for stage in plan.stages:
                 stage.method.shared_names(bench.task)  # refuses what does not fit the model
             yard, judged = _measured(bench, alone, partial(report, f"alone{suffix}"))
@@ -352,7 +361,13 @@ def _module(
     if callable(model):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            module = model()
+            try:
+                module = model()
+            except (Exception, SystemExit) as error:  # whatever the user's function raises
+                raise GlocalError(
+                    f"the model cannot be built: {type(error).__name__}: {error}; it must be "
+                    "something that is called without arguments and returns a torch.nn.Module."
+                ) from error
         if isinstance(module, nn.Module):
             return module, model, repr(module)
     raise GlocalError(
@@ -405,6 +420,8 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise GlocalError(f"unknown device {name!r}: use 'cpu' or 'cuda'.") from error
+    if device.type not in ("cpu", "cuda"):
+        raise GlocalError(f"device {name!r} is not supported: use 'cpu' or 'cuda'.")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise GlocalError("there is no CUDA device here: use device='cpu'.")
     return device

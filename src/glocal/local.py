@@ -178,11 +178,16 @@ def variant(
     )
 
 
+MOST_EPOCHS = 10_000
+
+
 def check_counts(*, epochs: int, batch_size: int) -> None:
     """Refuse counts that make no round."""
-    if isinstance(epochs, bool) or epochs != int(epochs) or epochs < 1:
-        raise GlocalError(f"epochs must be a whole number of 1 or more, not {epochs}.")
-    if isinstance(batch_size, bool) or batch_size != int(batch_size) or batch_size < 0:
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or not 1 <= epochs <= MOST_EPOCHS:
+        raise GlocalError(
+            f"epochs must be a whole number from 1 to {MOST_EPOCHS:,} a round, not {epochs}."
+        )
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 0:
         raise GlocalError(
             f"batch_size must be a whole number of 1 or more (0: all at once), not {batch_size}."
         )

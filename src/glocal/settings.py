@@ -51,6 +51,10 @@ class Settings:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             _check(field.name, getattr(self, field.name), str(field.type))
+        if self.sampled is not None and self.fraction != 1.0:
+            raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
+        if self.validate_every < 0:
+            raise GlocalError(f"validate_every must be 0 or more, not {self.validate_every}.")
 
     def federation(self) -> Federation:
         """The clients' data."""
@@ -167,7 +171,7 @@ def named_model(text: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's file raises
+    except (Exception, SystemExit) as error:  # whatever the user's file raises
         raise GlocalError(f"{path} cannot be loaded: {type(error).__name__}: {error}.") from error
     make = getattr(module, name, None)
     if not callable(make):

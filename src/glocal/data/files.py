@@ -32,6 +32,11 @@ def read(path: Path, label: str, client: str) -> Source:
             f"{path.name} has no column {label!r} for the labels: its columns are "
             f"{', '.join(table)}; rename one or name it with label=."
         )
+    if client not in table and client != "client":
+        # Asked for by name, so a slip: as a feature, the real column would give the answer away.
+        raise GlocalError(
+            f"{str(path)!r} has no client column {client!r}: the columns are {', '.join(table)}."
+        )
     return Source(x=table, y=label, clients=client if client in table else None)
 
 

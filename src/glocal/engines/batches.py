@@ -34,7 +34,7 @@ def plan(split: Split, ids: Tensor, keys: Tensor, epochs: int, batch_size: int) 
     start = split.start.to(device)[ids]
     n = split.start.to(device)[ids + 1] - start
     longest = int(n.max())
-    size = batch_size or longest
+    size = min(batch_size or longest, longest)
     per_epoch = -(-n // size)
     steps = per_epoch * epochs
 

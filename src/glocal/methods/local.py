@@ -37,8 +37,9 @@ def local(
     rates = (training["lr"],) if "lr" in training else tuple(grid)
     if not rates or min(rates) <= 0:
         raise GlocalError(f"grid must hold learning rates above 0, not {grid}.")
-    if max_epochs < 1 or patience < 1:
-        raise GlocalError("max_epochs and patience must be 1 or more.")
+    for name, count in (("max_epochs", max_epochs), ("patience", patience)):
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise GlocalError(f"{name} must be a whole number of 1 or more, not {count}.")
     settings: TrainingArgs = {"batch_size": 10, "epochs": 1, **training, "lr": 1.0}
     alone = Alone(
         opt=client_optimiser(**settings),
