@@ -190,6 +190,7 @@ def _lonely(client):
         (["compare", "--init", "nan.npz"], ["cannot be read", ".safetensors"]),
         (["frobnicate"], ["No such command"]),
         (["compare", "--data", "own.csv", "--client", "wrad"], ["wrad", "the columns are"]),
+        (["compare", "--data", "gap.csv", "--client", "ward"], ["'a'", "missing", "row 2"]),
         (["compare", "--json", "nowhere/x.json"], ["nowhere/x.json", "does not exist"]),
         (["compare", "--seed", "99999999999999999999"], ["seed must be"]),
         (["compare", "--device", "meta"], ["not supported"]),
@@ -208,6 +209,7 @@ def _lonely(client):
 def test_bad_input_is_one_clear_line_and_code_2(glocal, words, says):
     Path("net.py").write_text(BATCHNORM)
     Path("own.csv").write_text("a,label,ward\n" + "1,0,x\n2,1,y\n" * 9)
+    Path("gap.csv").write_text("a,label,ward\n" + "1,0,x\n2,1,y\nNA,1,y\n" * 9)
     Path("taken").write_text("")
     Path("full").mkdir()
     Path("full/thesis.txt").write_text("")

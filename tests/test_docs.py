@@ -50,6 +50,7 @@ def test_every_command_shown_exists():
     from glocal.cli import app
 
     known = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    known |= {str(group.name) for group in app.registered_groups}
     for page in PAGES:
         shown = re.findall(r"^glocal ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
         assert set(shown) <= known, page.name

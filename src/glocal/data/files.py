@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import zipfile
 import zlib
 from pathlib import Path
@@ -12,6 +13,9 @@ import numpy as np
 from glocal.data.check import Array
 from glocal.data.sources import Source
 from glocal.errors import GlocalError
+
+GAPS = ("", "na", "n/a", "nan", "null", "none", "?")
+"""Cells that say a value is missing, in small letters."""
 
 
 def read(path: Path, label: str, client: str) -> Source:
@@ -63,6 +67,8 @@ def _read_csv(path: Path) -> dict[str, Array]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file, strict=True) if row]
+    except OSError as error:
+        raise GlocalError(f"{path.name} cannot be read: {error.strerror}.") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise GlocalError(f"{path.name} is not a readable .csv file in UTF-8: {error}.") from None
     if len(rows) < 2:
@@ -83,12 +89,13 @@ def _read_csv(path: Path) -> dict[str, Array]:
 
 
 def _typed(cells: list[str]) -> Array:
-    """A column as whole numbers, as numbers (empty cells are NaN), or as words."""
+    """A column as whole numbers, as numbers (empty cells and the like are NaN), or as words."""
     try:
         return np.array([int(cell) for cell in cells])
     except (ValueError, OverflowError):
         pass
     try:
-        return np.array([float(cell or "nan") for cell in cells])
+        # One "NA" among numbers is a gap to be named, not a reason to take them all for words.
+        return np.array([math.nan if cell.lower() in GAPS else float(cell) for cell in cells])
     except ValueError:
         return np.array(cells)
