@@ -293,7 +293,7 @@ def _train(
 def main() -> None:
     """Run the command line: 0 done, 2 bad input with one line that says what to do, 1 otherwise."""
     # Read when torch is loaded, later. Threads that spin while they wait make a round of small
-    # models up to forty times slower on a machine that is busy with something else.
+    # models many times slower on a machine that is busy with something else.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         code = app(standalone_mode=False)
