@@ -25,6 +25,7 @@ SPECS = [
     *glocal.methods(),
     "fedavg+uniform",
     "fedavg+adam(lr=0.01)",
+    "momentum(lr=0.5,epochs=1)",
     "fedavg(shared=last(1))",
     "fedavg(shared=nothing)",
     "fedavg(optimiser=adam,lr=0.01,epochs=2)",
@@ -34,9 +35,13 @@ SPECS = [
 ]
 
 
+EVERYBODY = {"aaggff-s", "afl"}
+"""What decides over all clients in every round."""
+
+
 @pytest.mark.parametrize("spec", SPECS)
 def test_methods(spec: str) -> None:
-    check_method(spec)
+    check_method(spec, sampler=Fixed(len(SIZES)) if spec in EVERYBODY else None)
 
 
 @pytest.mark.parametrize("name", sorted(toys.TOYS))

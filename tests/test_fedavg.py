@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from glocal import rng
+from glocal import optim, rng
 from glocal.data.federation import Federation
 from glocal.engines import Engine, Sequential, Vectorised
 from glocal.engines.batches import plan as batches
 from glocal.method import Method, as_plan
 from glocal.methods import resolve
+from glocal.methods.fedavg import fedavg
 from glocal.sampling import Fixed, Fraction
 from glocal.task import Task
 from glocal.testing import ragged
@@ -224,8 +225,9 @@ def test_private_layers_are_trained_from_where_they_were_left(engine: Engine) ->
             torch.testing.assert_close(leaf[i], own[k].state_dict()[name], rtol=0, atol=1e-5)
 
 
-def test_server_adam_goes_on_from_round_to_round(engine: Engine) -> None:
-    training, done = trained("fedavg(lr=0.1,epochs=1)+adam(lr=0.05,beta2=0.99)", engine)
+def test_any_optimiser_may_be_the_servers_and_goes_on_from_round_to_round(engine: Engine) -> None:
+    method = fedavg(lr=0.1, epochs=1).replace(server_opt=optim.adam(0.05, beta2=0.99))
+    training, done = trained(method, engine)
     server, fed = net(), training.fed
     adam = torch.optim.Adam(server.parameters(), 0.05, betas=(0.9, 0.99))
     for r, cohort in enumerate(cohorts(training)):

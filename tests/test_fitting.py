@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import glocal
 import toys
-from glocal import fitting, tree
+from glocal import place, rng, tree
 from glocal.augment import crop, flip
 from glocal.errors import GlocalError
 from glocal.fitting import Run
@@ -31,9 +31,9 @@ def figures(run: Run) -> dict[str, Any]:
 
 
 def test_same_seed_same_bits() -> None:
-    fitting._YARDSTICKS.clear()
+    place._YARDSTICKS.clear()
     a = fit("fedprox", fraction=0.5)
-    fitting._YARDSTICKS.clear()
+    place._YARDSTICKS.clear()
     b, other = fit("fedprox", fraction=0.5), fit("fedprox", fraction=0.5, seed=1)
     for name, leaf in a.model.items():
         assert torch.equal(leaf, b.model[name])
@@ -53,29 +53,29 @@ def test_engines_agree(method: str) -> None:
 
 
 def test_the_yardstick_of_one_engine_is_not_used_for_the_other() -> None:
-    fitting._YARDSTICKS.clear()
+    place._YARDSTICKS.clear()
     fit(engine="vectorised")
     fit(engine="sequential")
-    assert len(fitting._YARDSTICKS) == 2
+    assert len(place._YARDSTICKS) == 2
     fit("fedprox", engine="sequential")
-    assert len(fitting._YARDSTICKS) == 2  # methods that are compared share it
+    assert len(place._YARDSTICKS) == 2  # methods that are compared share it
 
 
 def test_a_yardstick_is_of_the_callers_own_functions() -> None:
     """Two functions made one after the other may well have the same address."""
     fed, settings = toys.images(), {"model": toys.group_norm_net(), "rounds": 1}
-    fitting._YARDSTICKS.clear()
+    place._YARDSTICKS.clear()
     for augment in (crop, flip, crop, flip):
         fit(fed=fed, augment=augment(), **settings)
-    assert len(fitting._YARDSTICKS) == 4
+    assert len(place._YARDSTICKS) == 4
 
 
 def test_only_the_last_few_yardsticks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting, "KEPT", 3)
-    fitting._YARDSTICKS.clear()
+    monkeypatch.setattr(place, "KEPT", 3)
+    place._YARDSTICKS.clear()
     for seed in range(5):
         fit(seed=seed, rounds=1)
-    assert len(fitting._YARDSTICKS) == 3
+    assert len(place._YARDSTICKS) == 3
 
 
 def test_what_a_run_is() -> None:
@@ -127,7 +127,7 @@ def test_repeats_are_on_other_splits_and_pool() -> None:
     assert [(line["repeat"], line["round"]) for line in lines] == [(1, 1), (1, 2), (2, 1), (2, 2)]
     once = fit(fed=fed)
     assert all(torch.equal(once.model[k], runs.model[k]) for k in once.model)  # of the first
-    seed = fitting.rng.seed_of(fitting.rng.fold(fitting.rng.key(0), 1))
+    seed = rng.seed_of(rng.fold(rng.key(0), 1))
     again = fit(fed=fed.fold(1), seed=seed)
     mean = [
         (a + b) / 2
@@ -212,7 +212,7 @@ def test_weights_to_start_from(tmp_path: Path) -> None:
 
 def test_progress_is_told() -> None:
     seen: list[tuple[str, int, int]] = []
-    fitting._YARDSTICKS.clear()
+    place._YARDSTICKS.clear()
     fit(progress=lambda *what: seen.append(what))
     assert ("alone", 3, 3) in seen
     assert seen[-2:] == [("fedavg", 1, 2), ("fedavg", 2, 2)]

@@ -132,6 +132,31 @@ def test_a_filler_as_base_is_fedavg_with_it(name: str) -> None:
     assert made("adam(lr=0.1)+uniform").weights.name == "uniform"
 
 
+def test_a_filler_as_base_passes_on_the_settings_it_does_not_know() -> None:
+    spec = "yogi(0.01,tau=0.1,epochs=1,batch_size=7,momentum=0.5,shared=last(1))+uniform"
+    method = made(spec)
+    assert isinstance(method.local, LocalSGD)
+    assert (method.local.epochs, method.local.batch_size) == (1, 7)
+    assert (method.server_opt.name, method.server_opt.lr) == ("yogi", 0.01)
+    assert (method.shared.name, method.weights.name) == ("last(1)", "uniform")
+    fair = made("q-fedavg(q=2,epochs=1)")
+    assert isinstance(fair.local, LocalSGD)
+    assert (fair.weights.name, fair.local.epochs) == ("q-fedavg", 1)
+
+
+def test_a_setting_that_both_know_is_the_fillers() -> None:
+    """A weighting has no learning rate, so there it is the clients'."""
+    for spec, server, clients in (("adam(lr=0.02)", 0.02, 0.1), ("uniform(lr=0.02)", 1.0, 0.02)):
+        method = made(spec)
+        assert isinstance(method.local, LocalSGD)
+        assert (method.server_opt.lr, method.local.opt.lr) == (server, clients)
+
+
+def test_a_base_keeps_the_server_optimiser_it_brings() -> None:
+    assert made("fedadam+uniform").server_opt.name == "adam"
+    assert made("pfedme+adam").server_opt.name == "adam"
+
+
 PLAIN_SGD_ONLY = {"scaffold"}
 
 
@@ -170,6 +195,16 @@ def test_a_filler_goes_to_every_stage_of_a_plan(monkeypatch: pytest.MonkeyPatch)
         ("fedavg+fedprox", r"fedprox is a method of its own.*begin the spec with it"),
         ("fedavg+uniform+by-examples", r"uniform and by-examples in .* fill the same slot"),
         ("adam+sgd", r"adam and sgd in 'adam\+sgd' fill the same slot \(server_opt\)"),
+        ("fedadam+yogi", r"fedadam brings its own server optimiser \(adam\), and yogi in .* fills"),
+        ("fedadam+adam(lr=1)", r"leave adam out, or write fedavg\+adam"),
+        ("fedavgm+sgd", r"leave sgd out, or write fedavg\+sgd"),
+        ("pfedme(beta=0.5)+adam", r"pfedme brings its own server optimiser \(sgd\), and adam"),
+        ("fedavg+adam(epochs=1)", "unknown setting of adam 'epochs': known are beta1, beta2, lr"),
+        ("fedavg+uniform(lr=1)", "unknown setting of uniform 'lr'"),
+        ("adam(epoch=1)", "unknown setting of adam 'epoch': did you mean 'epochs'"),
+        ("adam(bta1=0.5)", "unknown setting of adam 'bta1': did you mean 'beta1'.*, epochs, "),
+        ("uniform(epochs=0)", "epochs must be a whole number from 1 to 10,000"),
+        ("uniform+adam(epochs=1)", "unknown setting of adam 'epochs'"),
         ("fedavg(rl=0.1)", "unknown setting of fedavg 'rl'.*known are batch_size, epochs, lr"),
         ("fedavg(mu=0.1)", "unknown setting of fedavg 'mu'"),
         ("fedavg+uniform(a=1)", "unknown setting of uniform 'a'"),
@@ -199,5 +234,5 @@ def test_what_is_no_spec() -> None:
 def test_methods_are_sorted_and_callable_either_way() -> None:
     from glocal import methods as module
 
-    assert glocal.methods() == module() == sorted(BASES)
+    assert glocal.methods() == module() == sorted({*BASES, *FILLERS})
     assert mean().weighted

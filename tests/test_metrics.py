@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,7 +14,18 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score, top_k_accur
 from torch import Tensor
 
 from glocal.errors import GlocalError
-from glocal.metrics import METRICS, accuracy, auc, correct, cross_entropy, ece, fairness, mce, top_k
+from glocal.metrics import (
+    METRICS,
+    accuracy,
+    auc,
+    correct,
+    cross_entropy,
+    ece,
+    fairness,
+    lorenz,
+    mce,
+    top_k,
+)
 
 
 def sample(n: int = 60, classes: int = 7, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -202,3 +214,33 @@ def test_fairness_properties(values: list[float], c: float) -> None:
         pairs = np.abs(x[:, None] - x).mean() / (2 * x.mean())
         assert s["gini"] == pytest.approx(100 * pairs, abs=1e-9)
         assert scaled["gini"] == pytest.approx(s["gini"], abs=1e-9)
+
+
+def gini_of(curve: list[tuple[float, float]]) -> float:
+    """Twice the area between the curve and the diagonal, ×100."""
+    area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(curve))
+    return 100 * (1 - 2 * area)
+
+
+def test_lorenz_by_hand() -> None:
+    """Of 3 and 1 the lower has a quarter: areas of 1/16 and 5/16 are under the curve."""
+    curve = lorenz([3.0, 1.0])
+    assert curve == [(0.0, 0.0), (0.5, 0.25), (1.0, 1.0)]
+    assert gini_of(curve) == 25.0 == fairness([3.0, 1.0])["gini"]
+    assert lorenz([3.0, math.nan, 1.0]) == curve
+
+
+def test_lorenz_at_its_limits() -> None:
+    diagonal = [(0.0, 0.0), (0.5, 0.5), (1.0, 1.0)]
+    assert lorenz([0.0, 0.0]) == lorenz([0.7, 0.7]) == diagonal
+    assert lorenz([0.0, 0.0, 0.0, 2.0])[3:] == [(0.75, 0.0), (1.0, 1.0)]
+    assert lorenz([math.nan]) == lorenz([]) == []
+    assert math.isnan(gini_of(lorenz([-0.1, 0.2])))
+
+
+@given(st.lists(st.floats(1e-3, 1), min_size=1, max_size=30))
+def test_lorenz_has_the_gini_of_fairness(values: list[float]) -> None:
+    curve = lorenz(values)
+    assert (curve[0], curve[-1]) == ((0.0, 0.0), (1.0, 1.0))
+    assert gini_of(curve) == pytest.approx(fairness(values)["gini"], abs=1e-9)
+    assert all(y <= x + 1e-12 for x, y in curve)

@@ -114,8 +114,6 @@ def test_schedules_by_hand(schedule: optim.Schedule, factors: list[float]) -> No
         ("fedavg(lr=word)", "lr must be a number, not 'word'"),
         ("fedavg(optimiser=rmsprop)", "unknown optimiser 'rmsprop'"),
         ("fedavg(optimiser=adam,momentum=0.9)", "momentum belongs to sgd; adam has its own"),
-        ("fedavg+adam(beta1=1)", "beta1 and beta2 must be below 1, not 1 and 0.999"),
-        ("fedavg+adam(eps=0)", "eps must be above 0"),
         ("fedavg(schedule=stepp(0.5))", "unknown schedule 'stepp': did you mean 'step'"),
         ("fedavg(schedule=step(0.5,1,2))", "schedule step cannot take that"),
         ("fedavg(schedule=step(0))", "factor must be above 0"),
@@ -126,3 +124,15 @@ def test_schedules_by_hand(schedule: optim.Schedule, factors: list[float]) -> No
 def test_settings_that_make_no_sense(spec: str, message: str) -> None:
     with pytest.raises(GlocalError, match=message):
         resolve(spec)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"beta1": 1.0}, "beta1 and beta2 must be below 1, not 1.0 and 0.999"),
+        ({"eps": 0.0}, "eps must be above 0"),
+    ],
+)
+def test_settings_of_adam_that_make_no_sense(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(GlocalError, match=message):
+        optim.adam(0.1, **settings)

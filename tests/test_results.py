@@ -14,6 +14,7 @@ from glocal.data.split import from_counts
 from glocal.evaluate import Outcome
 from glocal.ledger import Ledger
 from glocal.results import Table, Trial, against, client_table, pool_is_valid, summarise
+from glocal.runs import plain
 
 
 def fed(shift_only: bool = True) -> Federation:
@@ -169,6 +170,18 @@ def test_repeats_pool() -> None:
     s = summarise(rows, trials)
     assert s["repeats"] == 2
     assert (s["params_up"], s["params_down"]) == (6, 10)  # of 6.5 and 10.5, to even
+
+
+def test_every_metric_of_every_client_in_every_repeat() -> None:
+    """Accuracies by the estimate in force; what a client has no value of is null in JSON."""
+    worse = trial(outcome=outcome([[0, 0], [0]], [[0, 0, 0], [0, 0, 0]]))
+    trials = [trial(), worse]
+    s = summarise(client_table(trials), trials)
+    assert s["accuracies"] == [pytest.approx([0.625, 1.0]), [0.0, 0.0]]
+    assert set(s["values"]) == {"accuracy", "cross_entropy", "auc"}
+    assert s["values"]["accuracy"] == s["accuracies"]
+    assert s["values"]["cross_entropy"] == [[0.5, 1.5]] * 2
+    assert plain(s["values"]["auc"]) == [[None, 0.75]] * 2
 
 
 def test_tables_by_row_and_column() -> None:

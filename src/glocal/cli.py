@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
 
 from glocal.commands import studies
+from glocal.commands.fairness import fairness
 from glocal.commands.newcomer import newcomer
 from glocal.errors import GlocalError
 from glocal.options import (
@@ -22,6 +24,7 @@ from glocal.options import (
     EngineOption,
     FractionOf,
     Init,
+    Jobs,
     Json,
     Label,
     Model,
@@ -95,6 +98,7 @@ def compare(
     seed: Seed = 0,
     engine: EngineOption = "auto",
     device: Device = "cpu",
+    jobs: Jobs = 0,
     out: Out = None,
     json: Json = None,
 ) -> None:
@@ -149,6 +153,7 @@ def run(
     seed: Seed = 0,
     engine: EngineOption = "auto",
     device: Device = "cpu",
+    jobs: Jobs = 0,
     out: Out = None,
     json: Json = None,
 ) -> None:
@@ -234,6 +239,7 @@ def bench(
 
 
 app.command()(newcomer)
+app.command()(fairness)
 
 
 def _train(
@@ -246,14 +252,13 @@ def _train(
 ) -> None:
     """Train, show, and keep every method in a folder of its own."""
     from glocal import results, runs
-    from glocal.fitting import fit
     from glocal.methods import resolve
     from glocal.progress import reporter
     from glocal.show import show_clients, show_comparison
+    from glocal.workers import train_all
 
     for spec in specs:
         resolve(spec)
-    arguments = settings.fit_arguments()
     check_json(json)
     fed = settings.federation()
     root = out or runs.fresh_name(kind if len(specs) > 1 else runs.slug(specs[0]))
@@ -262,12 +267,19 @@ def _train(
         runs.prepare(root)
     done: dict[str, Run] = {}
     try:
-        with reporter(None) as report:
+        with reporter(None) as report, ExitStack() as open_folders:
+            folders = {}
             for spec in specs:
-                place = root if one else runs.beside(root / runs.slug(spec))
-                with runs.Folder(place, spec, settings, fed) as folder:
-                    done[spec] = fit(spec, fed, **arguments, progress=report, on_line=folder.line)
-                    folder.finish(done[spec])
+                path = root if one else runs.beside(root / runs.slug(spec))
+                folder = runs.Folder(path, spec, settings, fed)
+                folders[spec] = open_folders.enter_context(folder)
+
+            def on_line(spec: str, line: dict[str, Any]) -> None:
+                folders[spec].line(line)
+
+            for spec, finished in train_all(specs, settings, fed, report, on_line):
+                done[spec] = finished
+                folders[spec].finish(finished)
     finally:
         # Folders made for a run that could not begin; those the user named stay theirs.
         for made in (root, root.parent) if out is None else (root,):
@@ -297,13 +309,13 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         code = app(standalone_mode=False)
+        if code == 130:  # Ctrl-C, as typer passes it on
+            _say("stopped; what was done so far is in the run folder.", code)
     except click.exceptions.NoArgsIsHelpError as error:
         typer.echo(error.format_message())
         code = 2
     except click.exceptions.Exit as error:
         code = error.exit_code
-        if code == 130:  # Ctrl-C, as typer passes it on
-            _say("stopped; what was done so far is in the run folder.", code)
     except click.Abort:
         code = _say("stopped.", 130)
     except click.ClickException as error:

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from glocal import engines, models, newtest, rng, runs, server, tree
+from glocal import newtest, place, runs, server, tree
 from glocal.data.federation import Federation
-from glocal.engines.base import Engine
 from glocal.errors import GlocalError
 from glocal.evaluate import Outcome, outcomes, pick
 from glocal.ledger import Ledger, published
 from glocal.method import Method, Plan, as_plan
 from glocal.methods import resolve
-from glocal.methods.local import Alone, local
+from glocal.methods.local import Alone
+from glocal.place import ModelLike, Place
 from glocal.progress import Report, reporter
 from glocal.results import Table, Trial, client_table, pool_is_valid, summarise
 from glocal.sampling import Fixed, Fraction, Poisson, Sampler
-from glocal.task import Augment, Losses, Task, cross_entropy, try_out, try_vectorised
+from glocal.task import Augment, Losses, cross_entropy
 from glocal.train import Progress, Training
 from glocal.types import Params, Tree
-from glocal.yardstick import Yardstick, measure
-
-ONE_THREAD = 30_000
-"""Parameters below which threads of a CPU wait for each other longer than they compute."""
-
-ModelLike = str | nn.Module | Callable[[], nn.Module]
 
 
 @dataclass(frozen=True)
@@ -91,17 +82,208 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Bench:
-    """One repeat's working place: a split of the federation, the task and the engine."""
+class Repeat:
+    """What one repeat of a method, or of being alone, came to."""
 
-    fed: Federation
-    task: Task
-    engine: Engine
-    seed: int
-    key: str
-    """Equal for benches on which a yardstick would come out the same."""
-    own: tuple[object, ...]
-    """The caller's objects whose ids are in the key: an id means something while they live."""
+    outcome: Outcome
+    ledger: Ledger
+    model: Params
+    states: Tree
+    history: list[dict[str, Any]]
+    published: int
+    together: dict[str, Any] | None
+    """The new test, where it was asked for."""
+    engine: str
+    model_name: str
+    parameters: int
+    trained: Trained | None = field(default=None, repr=False)
+
+    def figures(self) -> Repeat:
+        """Without the models, which may be large: those of the first repeat are kept, no others."""
+        return replace(self, trained=None, states={}, model={})
+
+
+@dataclass(frozen=True)
+class Order:
+    """What was asked for, checked: all that a fit depends on but the method and the data."""
+
+    model: ModelLike = "mlp"
+    rounds: int = 50
+    fraction: float = 1.0
+    sampled: int | None = None
+    poisson: bool = False
+    repeats: int = 1
+    seed: int = 0
+    engine: str = "auto"
+    device: str = "cpu"
+    init: Mapping[str, Tensor] | str | Path | None = None
+    losses: Losses = cross_entropy
+    augment: Augment | None = None
+    yardstick: Method | str | None = None
+    validate_every: int = 0
+    new_test: bool = False
+
+    def __post_init__(self) -> None:
+        check_whole(rounds=self.rounds, repeats=self.repeats)
+        seed = self.seed
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
+            raise GlocalError(f"seed must be a whole number from 0 to 2^63 − 1, not {seed}.")
+        place.alone_of(self.yardstick)
+
+    def alone(self, plan: Plan) -> Alone:
+        """How clients train alone: the plan itself, if that is what it is."""
+        return itself(plan) or place.alone_of(self.yardstick)
+
+    def place(self, fed: Federation, repeat: int) -> Place:
+        """Where the ``repeat``-th repeat is done."""
+        return place.make(
+            fed,
+            self.model,
+            self.seed,
+            repeat,
+            self.engine,
+            self.device,
+            self.init,
+            self.losses,
+            self.augment,
+        )
+
+    def training(self, plan: Plan, here: Place) -> Training:
+        """The rounds of a plan; refuses what does not fit the model or the sampling."""
+        sampler = _sampler(self.fraction, self.sampled, self.poisson, len(here.fed))
+        rounds, every = self.rounds, self.validate_every
+        training = Training(
+            plan, here.task, here.fed, here.engine, sampler, rounds, here.seed, every
+        )
+        for stage in plan.stages:
+            stage.method.shared_names(here.task)
+            stage.method.weights.init(training.setting)
+        return training
+
+    def by_itself(self, alone: Alone, here: Place, tick: Callable[[int, int], None]) -> Repeat:
+        """Every client trains alone."""
+        yard, judged = place.measured(here, alone, tick)
+        together = None
+        if self.new_test:
+            together = newtest.stacked(here.task, here.fed, here.engine, yard.models)
+        states = {"ids": torch.arange(len(here.fed)), **yard.models}
+        return Repeat(judged, Ledger(), {}, states, [], 0, together, *_facts(here))
+
+    def federated(
+        self, plan: Plan, here: Place, on_round: Callable[[Progress], None] = lambda progress: None
+    ) -> Repeat:
+        """Clients train together."""
+        training = self.training(plan, here)
+        done = training.run(training.begin(here.task.params), on_round)
+        judged = outcomes(
+            here.task,
+            here.fed,
+            here.engine,
+            training.models(done),
+            pool=pool_is_valid(here.fed),
+            one_for_all=training.one_for_all(done),
+        )
+        trained = Trained(training, done)
+        ids, states = done.clients.saved()
+        return Repeat(
+            judged,
+            done.ledger,
+            server.first_parameters(here.task, done.server),
+            {"ids": ids, **states},
+            done.history,
+            _published(training, done),
+            newtest.new_test(trained) if self.new_test else None,
+            *_facts(here),
+            trained,
+        )
+
+    def run(
+        self,
+        name: str,
+        fed: Federation,
+        own: Sequence[Repeat],
+        alone: Sequence[Repeat],
+    ) -> Run:
+        """All repeats of a method against all repeats of being alone, as one run."""
+        yardstick = own is alone
+        folds = [fed.fold(r) if r else fed for r in range(self.repeats)]
+        trials = [
+            Trial(fold, mine.outcome, theirs.outcome, mine.ledger)
+            for fold, mine, theirs in zip(folds, own, alone, strict=True)
+        ]
+        first = own[0]
+        rows = client_table(trials)
+        summary = summarise(rows, trials)
+        summary["rounds"] = 0 if yardstick else self.rounds
+        summary["params_published"] = first.published
+        summary["parameters"] = first.parameters
+        found = [mine.together for mine in own if mine.together is not None]
+        if found:
+            summary["new_test"] = newtest.mean(found)
+        settings = {
+            "method": name,
+            "model": first.model_name,
+            "rounds": self.rounds,
+            "fraction": self.fraction,
+            **({"sampled": self.sampled} if self.sampled is not None else {}),
+            **({"poisson": True} if self.poisson else {}),
+            "repeats": self.repeats,
+            "seed": self.seed,
+            "engine": first.engine,
+            "device": self.device,
+        }
+        return Run(
+            method=name,
+            model=first.model,
+            clients=rows,
+            summary=summary,
+            history=first.history,
+            states=first.states,
+            data=fed.describe,
+            settings=settings,
+            trained=first.trained,
+            yardstick=yardstick,
+        )
+
+    def line(self, line: Mapping[str, Any], repeat: int) -> dict[str, Any]:
+        """A round's line, with its repeat where there are several."""
+        return {**line, **({"repeat": repeat + 1} if self.repeats > 1 else {})}
+
+    def title(self, what: str, repeat: int) -> str:
+        """What a progress bar says."""
+        return f"{what} ({repeat + 1} of {self.repeats})" if self.repeats > 1 else what
+
+
+def itself(plan: Plan) -> Alone | None:
+    """The plan as a way of being alone, if it is one."""
+    own = plan.stages[0].method.local if len(plan.stages) == 1 else None
+    return own if isinstance(own, Alone) else None
+
+
+@contextmanager
+def threads_for(here: Place) -> Iterator[None]:
+    """One thread for small models, as many as there were for the rest."""
+    before = torch.get_num_threads()
+    if here.small:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _facts(here: Place) -> tuple[str, str, int]:
+    return here.engine.name, here.model_name, tree.count(here.task.params)
+
+
+def _published(training: Training, done: Progress) -> int:
+    """As papers count: what is shared goes down to everybody and up from the sampled."""
+    setting = training.setting
+    sizes = [
+        up.get("shared", 0) // max(1, line["cohort"])
+        for up, line in zip(done.ledger.up, done.history, strict=True)
+    ]
+    return sum(published(1, size, setting.clients, setting.fraction) for size in sizes)
 
 
 def fit(
@@ -156,252 +338,44 @@ def fit(
     """
     plan = as_plan(resolve(method) if isinstance(method, str) else method)
     name = name or (method if isinstance(method, str) else "method")
-    sampler = _sampler(fraction, sampled, poisson, len(fed))
-    alone = _alone(yardstick)
-    check_whole(rounds=rounds, repeats=repeats)
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
-        raise GlocalError(f"seed must be a whole number from 0 to 2^63 − 1, not {seed}.")
-    own = plan.stages[0].method.local if len(plan.stages) == 1 else None
-    if isinstance(own, Alone):
-        alone = own
-    trials, first = [], None
-    together: list[dict[str, Any]] = []
-    with reporter(progress) as report, ExitStack() as after:
-        after.callback(torch.set_num_threads, torch.get_num_threads())
+    order = Order(
+        model=model,
+        rounds=rounds,
+        fraction=fraction,
+        sampled=sampled,
+        poisson=poisson,
+        repeats=repeats,
+        seed=seed,
+        engine=engine,
+        device=device,
+        init=init,
+        losses=losses,
+        augment=augment,
+        yardstick=yardstick,
+        validate_every=validate_every,
+        new_test=new_test,
+    )
+    own: list[Repeat] = []
+    alone: list[Repeat] = []
+    with reporter(progress) as report:
         for r in range(repeats):
-            suffix = f" ({r + 1} of {repeats})" if repeats > 1 else ""
-            bench = _bench(fed, model, seed, r, engine, device, init, losses, augment)
-            if bench.engine.name == "vectorised" and tree.count(bench.task.params) < ONE_THREAD:
-                torch.set_num_threads(1)
-            for stage in plan.stages:
-                stage.method.shared_names(bench.task)  # refuses what does not fit the model
-            yard, judged = _measured(bench, alone, partial(report, f"alone{suffix}"))
-            if isinstance(own, Alone):
-                trials.append(Trial(bench.fed, judged, judged, Ledger()))
-                first = first or _Ended({}, {"ids": torch.arange(len(fed)), **yard.models}, [])
-                if new_test:
-                    found = newtest.stacked(bench.task, bench.fed, bench.engine, yard.models)
-                    together.append(found)
-                continue
-            training = Training(
-                plan,
-                bench.task,
-                bench.fed,
-                bench.engine,
-                sampler,
-                rounds,
-                bench.seed,
-                validate_every,
-            )
+            here = order.place(fed, r)
+            if itself(plan) is None:
+                order.training(plan, here)  # what cannot be done is refused before anyone trains
+            title = order.title(name, r)
+            with threads_for(here):
+                tick = partial(report, order.title("alone", r))
+                alone.append(order.by_itself(order.alone(plan), here, tick))
+                if itself(plan) is not None:
+                    continue
 
-            def on_round(done: Progress, r: int = r, suffix: str = suffix) -> None:
-                report(f"{name}{suffix}", done.round, rounds)
-                on_line({**done.history[-1], **({"repeat": r + 1} if repeats > 1 else {})})
+                def on_round(done: Progress, r: int = r, title: str = title) -> None:
+                    report(title, done.round, rounds)
+                    on_line(order.line(done.history[-1], r))
 
-            done = training.run(training.begin(bench.task.params), on_round)
-            judged_method = outcomes(
-                bench.task,
-                bench.fed,
-                bench.engine,
-                training.models(done),
-                pool=pool_is_valid(bench.fed),
-                one_for_all=training.one_for_all(done),
-            )
-            trials.append(Trial(bench.fed, judged_method, judged, done.ledger))
-            first = first or _ended(training, done)
-            if new_test:
-                together.append(newtest.new_test(Trained(training, done)))
-    rows = client_table(trials)
-    summary = summarise(rows, trials)
-    summary["rounds"] = 0 if isinstance(own, Alone) else rounds
-    summary["params_published"] = first.published if first else 0
-    summary["parameters"] = tree.count(bench.task.params)
-    if new_test:
-        summary["new_test"] = newtest.mean(together)
-    settings = {
-        "method": name,
-        "model": model if isinstance(model, str) else type(bench.task.module).__name__,
-        "rounds": rounds,
-        "fraction": fraction,
-        **({"sampled": sampled} if sampled is not None else {}),
-        **({"poisson": True} if poisson else {}),
-        "repeats": repeats,
-        "seed": seed,
-        "engine": bench.engine.name,
-        "device": device,
-    }
-    assert first is not None  # repeats is 1 or more
-    return Run(
-        method=name,
-        model=first.model,
-        clients=rows,
-        summary=summary,
-        history=first.history,
-        states=first.states,
-        data=fed.describe,
-        settings=settings,
-        trained=first.trained,
-        yardstick=isinstance(own, Alone),
-    )
-
-
-@dataclass(frozen=True)
-class _Ended:
-    model: Params
-    states: Tree
-    history: list[dict[str, Any]]
-    published: int = 0
-    trained: Trained | None = None
-
-
-def _ended(training: Training, done: Progress) -> _Ended:
-    ids, states = done.clients.saved()
-    whole = server.first_parameters(training.task, done.server)
-    setting = training.setting
-    # As papers count: what is shared goes down to everybody and up from the sampled, every round.
-    sizes = [
-        up.get("shared", 0) // max(1, line["cohort"])
-        for up, line in zip(done.ledger.up, done.history, strict=True)
-    ]
-    total = sum(published(1, size, setting.clients, setting.fraction) for size in sizes)
-    trained = Trained(training, done)
-    return _Ended(whole, {"ids": ids, **states}, done.history, total, trained)
-
-
-def _bench(
-    fed: Federation,
-    model: ModelLike,
-    seed: int,
-    repeat: int,
-    engine: str,
-    device: str,
-    init: Mapping[str, Tensor] | str | Path | None,
-    losses: Losses,
-    augment: Augment | None,
-) -> Bench:
-    """The ``repeat``-th split and seed; the first is the caller's own."""
-    where = _device(device)
-    if repeat:
-        fed = fed.fold(repeat)
-        seed = rng.seed_of(rng.fold(rng.key(seed), repeat))
-    module, fresh, label = _module(model, fed, seed)
-    if init is not None:
-        load_weights(module, init)
-    task = Task(module, losses=losses, augment=augment, fresh=fresh).to(where)
-    fed = fed.to(where)
-    try_out(task, fed.x, fed.y)
-    runner = engines.resolve(engine, task, where)
-    if runner.name == "vectorised":
-        try_vectorised(task, fed.x, fed.y)
-    digest = hashlib.sha256(label.encode())
-    for leaf in task.params.values():
-        digest.update(leaf.cpu().numpy().tobytes())
-    own = (losses, augment, None if isinstance(model, str) else model)
-    ids = " ".join(str(id(part)) for part in own)
-    key = f"{fed.fingerprint} {digest.hexdigest()} {seed} {where} {runner.name} {ids}"
-    return Bench(fed, task, runner, seed, key, own)
-
-
-_YARDSTICKS: OrderedDict[str, tuple[Yardstick, Outcome, object]] = OrderedDict()
-"""The last few, so that methods compared on one federation share theirs."""
-
-KEPT = 32
-
-
-def _measured(
-    bench: Bench, alone: Alone, tick: Callable[[int, int], None]
-) -> tuple[Yardstick, Outcome]:
-    """The yardstick: trained once for a federation, a model and a seed."""
-    key = f"{bench.key} {alone.label}"
-    if key not in _YARDSTICKS:
-        yard = measure(bench.task, bench.fed, bench.engine, alone, bench.seed, tick)
-        judged = outcomes(
-            bench.task,
-            bench.fed,
-            bench.engine,
-            lambda ids: {"own": tree.row(yard.models, ids)},
-            pool=pool_is_valid(bench.fed),
-        )
-        _YARDSTICKS[key] = (yard, judged, bench.own)
-        while len(_YARDSTICKS) > KEPT:
-            _YARDSTICKS.popitem(last=False)
-    yard, judged, _ = _YARDSTICKS[key]
-    return yard, judged
-
-
-def _alone(yardstick: Method | str | None) -> Alone:
-    method = (
-        local()
-        if yardstick is None
-        else resolve(yardstick)
-        if isinstance(yardstick, str)
-        else yardstick
-    )
-    if not isinstance(method, Method) or not isinstance(method.local, Alone):
-        raise GlocalError("the yardstick must be local, with settings if you like: local(lr=0.1).")
-    return method.local
-
-
-def _module(
-    model: ModelLike, fed: Federation, seed: int
-) -> tuple[nn.Module, Callable[[], nn.Module] | None, str]:
-    """The module, how to build it afresh (torch's seed is set around that), and a name for it."""
-    if isinstance(model, str):
-        shape = tuple(fed.x.shape[1:])
-
-        def again() -> nn.Module:
-            # Each fresh initialisation is drawn from the seed that is set where it is asked for.
-            return models.build(
-                model, input_shape=shape, classes=fed.classes, seed=torch.initial_seed()
-            )
-
-        return models.build(model, input_shape=shape, classes=fed.classes, seed=seed), again, model
-    if isinstance(model, nn.Module):
-        return copy.deepcopy(model), None, repr(model)
-    if callable(model):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            try:
-                module = model()
-            except (Exception, SystemExit) as error:  # whatever the user's function raises
-                raise GlocalError(
-                    f"the model cannot be built: {type(error).__name__}: {error}; it must be "
-                    "something that is called without arguments and returns a torch.nn.Module."
-                ) from error
-        if isinstance(module, nn.Module):
-            return module, model, repr(module)
-    raise GlocalError(
-        "model must be a name such as 'mlp', a torch.nn.Module, or a function that returns one, "
-        f"not {type(model).__name__}."
-    )
-
-
-def load_weights(module: nn.Module, init: Mapping[str, Tensor] | str | Path) -> None:
-    """Start from given weights: every name and shape must fit."""
-    if isinstance(init, str | Path):
-        from safetensors.torch import load_file
-
-        try:
-            init = load_file(init)
-        except Exception as error:  # safetensors raises its own kinds
-            raise GlocalError(
-                f"the weights in {init} cannot be read ({error}): give a .safetensors file."
-            ) from error
-    named = dict(module.named_parameters())
-    missing, unknown = named.keys() - init.keys(), init.keys() - named.keys()
-    if missing or unknown:
-        raise GlocalError(
-            f"the given weights do not fit the model: missing {sorted(missing) or 'nothing'}, "
-            f"unknown {sorted(unknown) or 'nothing'}."
-        )
-    for key, parameter in named.items():
-        if parameter.shape != init[key].shape:
-            raise GlocalError(
-                f"the given weights do not fit the model: {key} has shape "
-                f"{tuple(init[key].shape)}, and the model needs {tuple(parameter.shape)}."
-            )
-        with torch.no_grad():
-            parameter.copy_(init[key])
+                one = order.federated(plan, here, on_round)
+                own.append(one.figures() if r else one)
+    return order.run(name, fed, own or alone, alone)
 
 
 def _sampler(fraction: float, sampled: int | None, poisson: bool, clients: int) -> Sampler:
@@ -413,18 +387,6 @@ def _sampler(fraction: float, sampled: int | None, poisson: bool, clients: int) 
             )
         return Poisson(sampled / clients) if poisson else Fixed(sampled)
     return Poisson(fraction) if poisson else Fraction(fraction)
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise GlocalError(f"unknown device {name!r}: use 'cpu' or 'cuda'.") from error
-    if device.type not in ("cpu", "cuda"):
-        raise GlocalError(f"device {name!r} is not supported: use 'cpu' or 'cuda'.")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise GlocalError("there is no CUDA device here: use device='cpu'.")
-    return device
 
 
 def check_whole(**counts: int) -> None:

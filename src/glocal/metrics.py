@@ -124,6 +124,9 @@ METRICS: dict[str, Metric] = {
     "top5": Metric(top_k(5)),
 }
 
+PERCENT = ("accuracy", "top5")
+"""Those that tables and pictures show in per cent."""
+
 
 def fairness(
     values: Sequence[float], n: Sequence[int] | None = None, *, lower_is_better: bool = False
@@ -166,6 +169,33 @@ def fairness(
         w = np.asarray(n, dtype=np.float64)[live]
         summary["mean_examples"] = float(x[live] @ w / w.sum()) if w.sum() > 0 else math.nan
     return summary
+
+
+def lorenz(values: Sequence[float]) -> list[tuple[float, float]]:
+    """The Lorenz curve: how much of the total the lowest clients hold.
+
+    ``values`` are one for each client, and those without one (NaN) are left out as in
+    :func:`fairness`, whose ``gini`` is 100 times twice the area between the curve and the diagonal.
+
+    Returns:
+        Points ``(share of clients from the lowest, their share of the total)`` from (0, 0) to
+        (1, 1), straight lines between them; the diagonal if all values are 0, shares of NaN if one
+        is negative, no points without clients.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    x = np.sort(x[~np.isnan(x)])
+    k = len(x)
+    if not k:
+        return []
+    clients = np.arange(k + 1) / k
+    if x[0] < 0:
+        held = np.full(k + 1, math.nan)
+    elif x[-1] == 0:
+        held = clients
+    else:
+        held = np.concatenate([[0.0], np.cumsum(x)])
+        held /= held[-1]
+    return list(zip(clients.tolist(), held.tolist(), strict=True))
 
 
 def _gini(x: np.ndarray[Any, np.dtype[np.float64]]) -> float:

@@ -24,15 +24,16 @@ from pathlib import Path
 
 from torch import Tensor
 
-from glocal import arrival, fitting
+from glocal import arrival, place
 from glocal.data.federation import Federation
 from glocal.errors import GlocalError
 from glocal.evaluate import Models, Outcome, outcomes
-from glocal.fitting import ModelLike, Trained, check_whole
+from glocal.fitting import Trained, check_whole
 from glocal.joined import Joined, Seen, collect
 from glocal.method import Method, Plan, as_plan
 from glocal.methods import resolve
 from glocal.methods.local import Alone
+from glocal.place import ModelLike
 from glocal.progress import Report, reporter
 from glocal.results import pool_is_valid
 from glocal.sampling import Fraction
@@ -99,23 +100,23 @@ def join(
         raise GlocalError(f"the fraction of old clients must be from 0 to 1, not {fraction}.")
     who = fed.names[arrival.place(fed, client)]
     sampler = Fraction(train_fraction)
-    alone = fitting._alone(yardstick)
+    alone = place.alone_of(yardstick)
     found: list[Seen] = []
     with reporter(progress) as report:
         for r in range(seeds):
             suffix = f" ({r + 1} of {seeds})" if seeds > 1 else ""
-            bench = fitting._bench(fed, model, seed, r, engine, device, init, losses, augment)
+            here = place.make(fed, model, seed, r, engine, device, init, losses, augment)
             for stage in plan.stages:
-                stage.method.shared_names(bench.task)  # refuses what does not fit the model
-            p = arrival.parts(bench.fed, who)
-            mine = replace(bench, fed=p.new, key=f"{bench.key} {who}")
-            _, judged = fitting._measured(mine, alone, partial(report, f"alone{suffix}"))
-            training = Training(plan, bench.task, p.old, bench.engine, sampler, rounds, bench.seed)
+                stage.method.shared_names(here.task)  # refuses what does not fit the model
+            p = arrival.parts(here.fed, who)
+            mine = replace(here, fed=p.new, key=f"{here.key} {who}")
+            _, judged = place.measured(mine, alone, partial(report, f"alone{suffix}"))
+            training = Training(plan, here.task, p.old, here.engine, sampler, rounds, here.seed)
             tick = partial(report, f"{name}{suffix}")
             found.append(_one_seed(training, p, judged, own_epochs, join_rounds, fraction, tick))
     settings = {
         "method": name,
-        "model": model if isinstance(model, str) else type(bench.task.module).__name__,
+        "model": here.model_name,
         "client": who,
         "rounds": rounds,
         "own_epochs": own_epochs,
@@ -124,7 +125,7 @@ def join(
         "train_fraction": train_fraction,
         "seeds": seeds,
         "seed": seed,
-        "engine": bench.engine.name,
+        "engine": here.engine.name,
         "device": device,
     }
     return collect(found, method=name, client=who, settings=settings, data=fed.describe)

@@ -112,6 +112,14 @@ EngineOption = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="cpu or cuda.", rich_help_panel="Machine")]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        help="Processes to train in (0: one a core, where models are small and there is much to "
+        "train).",
+        rich_help_panel="Machine",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(

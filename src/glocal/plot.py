@@ -317,3 +317,96 @@ def noise(found: Mapping[str, Any], path: Path) -> None:
         "best calibrated"
     )
     _save(figure, path, title, _note(found))
+
+
+def fairness(found: Mapping[str, Any], path: Path) -> None:
+    """Lorenz curves, and clients' values in order: a line for each method in both."""
+    from glocal.metrics import METRICS, PERCENT
+
+    metric = found["metric"]
+    scale, unit = (100, " (%)") if metric in PERCENT else (1, "")
+    figure = _figure(10.5, 4.8)
+    left, right = figure.subplots(1, 2)
+    left.plot([0, 100], [0, 100], color=GREY, linestyle=":", label="all clients alike")
+    for i, (name, one) in enumerate(found["methods"].items()):
+        held, ordered = _curves(one["summary"]["values"][metric])
+        style: dict[str, Any] = {
+            "color": COLOURS[i % 7],
+            "marker": MARKERS[(i + i // 7) % 7],
+            "linestyle": ("-", "--", ":")[i // 7 % 3],
+            "linewidth": 1.2,
+            "markersize": 4,
+        }
+        gini = found["fairness"][name]["gini"]["value"]
+        label = name if gini is None else f"{name}: Gini {gini:.1f}"
+        clients = [100 * j / len(ordered) for j in range(len(held))]
+        # Each method's markers elsewhere, so that lines which coincide can be told apart.
+        left.plot(clients, 100 * held, label=label, markevery=_every(i, len(held), 5), **style)
+        every = _every(i, len(ordered), 20)
+        right.plot(range(1, len(held)), scale * ordered, markevery=every, **style)
+    _tidy(left, "clients, from the lowest (%)", f"their share of the total {metric} (%)")
+    _tidy(right, "client, from the lowest", f"{metric}{unit}")
+    right.xaxis.get_major_locator().set_params(integer=True)
+    worst = -(-len(ordered) // 10)
+    first = len(ordered) - worst if METRICS[metric].lower_is_better else 0
+    right.axvspan(first + 0.5, first + worst + 0.5, color="#eeeeee", label="worst 10 %", zorder=0)
+    left.legend(fontsize=8, frameon=False)
+    right.legend(fontsize=8, frameon=False)
+    about, made = found["data"], found["settings"]
+    dealt = ", ".join([str(about.get("partition")), *about.get("transforms", [])])
+    n = made["repeats"]
+    note = (
+        f"{about.get('data')}, {dealt}, {len(ordered)} clients · {made['model']}, "
+        f"{made['rounds']} rounds · "
+        + (f"curves of each of {n} splits and seeds, averaged" if n > 1 else "1 split and seed")
+    )
+    _save(figure, path, _worst_tenth(found, scale), note)
+
+
+def _every(i: int, points: int, markers: int) -> tuple[int, int]:
+    """Where the ``i``-th line has its markers: about so many, whatever the number of points."""
+    step = max(1, points // markers)
+    return i % step, step
+
+
+def _curves(values: Sequence[Sequence[float | None]]) -> tuple[Any, Any]:
+    """The Lorenz curve and the sorted values, each averaged over repeats point by point.
+
+    So the area under the one tells the mean Gini coefficient, and the end of the other the mean of
+    the worst tenth. Repeats in which some clients have no value are stretched to all clients.
+    """
+    import numpy as np
+
+    from glocal.metrics import lorenz
+
+    k = len(values[0])
+    held, ordered = [np.full(k + 1, np.nan)], [np.full(k, np.nan)]
+    for row in values:
+        live = np.sort([v for v in row if v is not None])
+        if len(live):
+            x, y = np.transpose(lorenz(live.tolist()))
+            held.append(np.interp(np.arange(k + 1) / k, x, y))
+            middle = (np.arange(len(live)) + 0.5) / len(live)
+            ordered.append(np.interp((np.arange(k) + 0.5) / k, middle, live))
+    # Without the first, which is there for metrics that no client has a value of.
+    return np.mean(held[1:] or held, axis=0), np.mean(ordered[1:] or ordered, axis=0)
+
+
+def _worst_tenth(found: Mapping[str, Any], scale: float) -> str:
+    """Who does best by the worst tenth of clients."""
+    from glocal.metrics import METRICS
+
+    base, lower = found["against"], METRICS[found["metric"]].lower_is_better
+    worst = {name: one["worst10"]["value"] for name, one in found["fairness"].items()}
+    if None in worst.values():
+        return f"Clients by {found['metric']}"
+    digits = 1 if scale == 100 else 3
+    shown = {n: f"{scale * w:.{digits}f}{' %' if scale == 100 else ''}" for n, w in worst.items()}
+    best = (min if lower else max)(worst, key=lambda n: float(worst[n]))
+    title = f"Worst tenth of clients: {found['metric']} {shown[best]} with {best}"
+    if best == base:
+        return f"{title}, the least bad"
+    d = found["fairness"][best]["worst10"]
+    # Whoever comes first among many does so partly by luck: say how much of it may be chance.
+    half = "" if d["low"] is None else f" ± {scale * (d['high'] - d['low']) / 2:.{digits}f}"
+    return f"{title}, {shown[base]} with {base} ({scale * d['difference']:+.{digits}f}{half})"

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from glocal import metrics, verdict
 from glocal.data.federation import Federation
+from glocal.errors import GlocalError, unknown
 from glocal.evaluate import Outcome
 from glocal.ledger import Ledger
 from glocal.verdict import Verdict
@@ -123,14 +124,94 @@ def against(run: dict[str, Any], other: dict[str, Any], level: float = 0.90) -> 
     ``run`` and ``other`` are summaries on the same repeats, or, of a single one, on the same
     clients: the pairs are repeats where there are three or more, else clients.
     """
-    from scipy import stats
-
     by = "repeats" if len(run["accuracies"]) > 2 else "clients"
     table, base = (torch.tensor(s["accuracies"]) for s in (run, other))
     pairs = (table - base).mean(1 if by == "repeats" else 0)
     center = float(pairs.mean())
-    half = float(stats.t.ppf(0.5 + level / 2, len(pairs) - 1) * pairs.std() / len(pairs) ** 0.5)
+    half = _half(pairs, level)
     return {"difference": center, "low": center - half, "high": center + half, "by": by}
+
+
+FIGURES = ("mean", "worst10", "best10", "gini", "gap")
+
+
+def fairness_against(
+    summary: dict[str, Any],
+    base_summary: dict[str, Any],
+    metric: str = "accuracy",
+    level: float = 0.90,
+) -> dict[str, Any]:
+    """The fairness figures of one method, and how far each is from another method's.
+
+    Every figure (:func:`glocal.metrics.fairness`) is taken over the clients of each repeat by
+    itself, and then averaged over repeats. The ``worst10`` of a summary is another: it takes each
+    client's mean over repeats first, which evens out chance, and so is never the worse of the two.
+
+    Args:
+        summary: of the method.
+        base_summary: of the other, on the same repeats and clients.
+        metric: any in ``summary["values"]``.
+        level: of the intervals.
+
+    Returns:
+        ``metric``, ``repeats`` and, for each of mean, worst10, best10, gini (×100) and gap, a dict:
+        its ``value``, the ``values`` of the repeats, the ``difference`` from the other method, and
+        ``low`` and ``high``, Student's interval of that difference ``by`` repeats, paired. That
+        needs three of them. With fewer, the mean is paired by clients (as in :func:`against`), and
+        what is a figure of all clients together has no pairs: its ends, and ``by``, are None.
+    """
+    table, base = _values(summary, metric), _values(base_summary, metric)
+    if table.shape != base.shape:
+        raise GlocalError(
+            f"{_size(table)} cannot be paired with {_size(base)}: give both methods the same."
+        )
+    lower = metrics.METRICS[metric].lower_is_better
+    mine, others = (
+        [metrics.fairness(row, lower_is_better=lower) for row in t.tolist()] for t in (table, base)
+    )
+    found: dict[str, Any] = {"metric": metric, "repeats": len(table)}
+    for figure in FIGURES:
+        values = [m[figure] for m in mine]
+        pairs = _live([m[figure] - o[figure] for m, o in zip(mine, others, strict=True)])
+        by = "repeats" if len(pairs) > 2 else "clients" if figure == "mean" else None
+        if by == "clients":
+            pairs = _live((table - base).nanmean(0).tolist())
+        found[figure] = {"value": _mean(values), "values": values, **_paired(pairs, level, by)}
+    return found
+
+
+def _values(summary: dict[str, Any], metric: str) -> Tensor:
+    """[repeats, clients]; what JSON holds as null is NaN again."""
+    if metric not in summary["values"]:
+        raise unknown("metric", metric, summary["values"])
+    rows = [[math.nan if v is None else v for v in row] for row in summary["values"][metric]]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def _live(pairs: list[float]) -> Tensor:
+    return torch.tensor([p for p in pairs if not math.isnan(p)], dtype=torch.float64)
+
+
+def _size(table: Tensor) -> str:
+    return f"{len(table)} repeats of {table.shape[1]} clients"
+
+
+def _paired(pairs: Tensor, level: float, by: str | None) -> dict[str, Any]:
+    """The mean of paired differences, and its interval where there is one."""
+    center, half = _mean(pairs), _half(pairs, level)
+    if by is None or math.isnan(half):
+        return {"difference": center, "low": None, "high": None, "by": None}
+    return {"difference": center, "low": center - half, "high": center + half, "by": by}
+
+
+def _half(pairs: Tensor, level: float) -> float:
+    """Half of Student's interval for the mean; NaN for a single pair, which has no spread."""
+    from scipy import stats
+
+    n = len(pairs)
+    if n < 2:
+        return math.nan
+    return float(stats.t.ppf(0.5 + level / 2, n - 1) * pairs.std() / n**0.5)
 
 
 def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
@@ -158,6 +239,12 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
         "epsilon": None,
     }
     summary["accuracies"] = [accuracies(t) for t in trials]
+    summary["values"] = {
+        name: summary["accuracies"]
+        if name == "accuracy"
+        else [list(t.outcome.metrics[name]) for t in trials]
+        for name in trials[0].outcome.metrics
+    }
     if pooled:
         own = rows["own_verdict"]
         summary["own"] = {

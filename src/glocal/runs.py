@@ -82,6 +82,7 @@ class Folder:
         }
         self._write_settings()
         self._lines = (self.path / "metrics.jsonl").open("a", encoding="utf-8")
+        self._finished = False
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +90,7 @@ class Folder:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         began = self._lines.tell() > 0
         self._lines.close()
-        if kind is not None and not began:
+        if kind is not None and not began and not self._finished:
             # What was asked for could not be run: leave nothing behind that looks like a run.
             for name in ("metrics.jsonl", "settings.toml"):
                 (self.path / name).unlink(missing_ok=True)
@@ -105,6 +106,7 @@ class Folder:
         self._known["chosen"] = {"engine": run.settings["engine"]}
         self._write_settings()
         save(run, self.path)
+        self._finished = True
 
     def _write_settings(self) -> None:
         write(self.path / "settings.toml", toml(self._known).encode())

@@ -47,14 +47,16 @@ class Settings:
     yardstick: str = "local"
     validate_every: int = 0
     new_test: bool = False
+    jobs: int = 0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             _check(field.name, getattr(self, field.name), str(field.type))
         if self.sampled is not None and self.fraction != 1.0:
             raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
-        if self.validate_every < 0:
-            raise GlocalError(f"validate_every must be 0 or more, not {self.validate_every}.")
+        for name in ("validate_every", "jobs"):
+            if getattr(self, name) < 0:
+                raise GlocalError(f"{name} must be 0 or more, not {getattr(self, name)}.")
 
     def federation(self) -> Federation:
         """The clients' data."""

@@ -32,6 +32,19 @@ COHORT, WORK, REDUCE, INIT = range(4)
 """Children of the seed's key: one for each thing a round draws."""
 
 
+@dataclass(frozen=True)
+class Decision:
+    """How a round's clients were weighed."""
+
+    ids: Tensor
+    weights: Tensor
+    """What each counted for in the aggregation."""
+    loss: Tensor | None
+    """The received model's loss at each, where the weighting asked for it."""
+    standing: Tensor | None
+    """What each would have counted for before its loss was seen, where the weighting says so."""
+
+
 @dataclass
 class Progress:
     """Where a run stands after ``round`` rounds."""
@@ -43,6 +56,8 @@ class Progress:
     stage_began: int = 0
     round: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
+    decision: Decision | None = None
+    """Of the last round, for whoever looks on; nothing depends on it."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +131,16 @@ class Training:
             uplink, states = self.engine.round(work)
             self._check(uplink, states, progress.round)
             progress.clients.scatter(ids, states)
-            progress.server, _ = server.reduce(
+            standing = method.weights.standing
+            before = standing(progress.server["weighting"], ids) if standing else None
+            progress.server, weights = server.reduce(
                 method, progress.server, uplink, self.setting, self.key(REDUCE, progress.round)
             )
+            progress.decision = Decision(ids, weights, uplink.loss, before)
             progress.ledger = progress.ledger.record(*self._traffic(method, down, uplink, joined))
             line["update_norm"] = float(tree.sq_norm(uplink.update).sqrt() / len(ids) ** 0.5)
         else:
+            progress.decision = None
             progress.ledger = progress.ledger.record({}, {})
         progress.round += 1
         progress.history.append(line)
@@ -228,7 +247,10 @@ class Training:
     def _check(self, uplink: Uplink, states: Tree, round: int) -> None:
         """What is not finite is noticed at once, also in what a client keeps to itself."""
         finite = torch.ones(len(uplink.ids), dtype=torch.bool, device=uplink.ids.device)
-        for leaf in tree.leaves({"sent": uplink.update, "extra": uplink.extra, "kept": states}):
+        seen = {"sent": uplink.update, "extra": uplink.extra, "kept": states}
+        if uplink.loss is not None:
+            seen["loss"] = {"loss": uplink.loss}
+        for leaf in tree.leaves(seen):
             finite &= leaf.isfinite().reshape(len(leaf), -1).all(1)
         if not bool(finite.all()):
             name = self.fed.names[int(uplink.ids[(~finite).nonzero()[0, 0]])]

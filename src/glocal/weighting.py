@@ -1,6 +1,8 @@
 """How much each client of a cohort counts: fairness lives in this slot.
 
-A weighting keeps a state across rounds and turns what the cohort sent into weights that sum to one.
+A weighting keeps a state across rounds and turns what the cohort sent into weights. They sum to one
+but where a method takes a step of its own length (q-FedAvg's original, FedMGDA+). Those that follow
+losses compute on the CPU in double precision, whatever trains the clients.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from glocal.errors import GlocalError
 from glocal.types import Tree, Uplink
 
 
@@ -42,6 +45,48 @@ class Weighting:
     init: Callable[[Setting], Tree] = _no_state
     needs_loss: bool = False
     """Whether clients must send the loss of the model they received."""
+    standing: Callable[[Tree, Tensor], Tensor] | None = None
+    """Of a weighting that decides before it sees: ``standing(state, ids)`` is what it would give
+    these clients as things stand, summing to one."""
+
+
+def losses(uplink: Uplink) -> Tensor:
+    """The received model's loss at each client of the cohort, in double precision."""
+    if uplink.loss is None:
+        raise RuntimeError("this weighting needs losses: set needs_loss=True in it")
+    loss = uplink.loss.detach().cpu().to(torch.float64)
+    if bool((loss < 0).any()):
+        raise GlocalError(
+            "a client's loss is negative, and fair weightings need losses of 0 or more: "
+            "use by-examples or uniform, or another loss."
+        )
+    return loss
+
+
+def tilted(uplink: Uplink, tilt: Tensor) -> Tensor:
+    """``p_i ∝ n_i exp(tilt_i)``; no tilt is by examples."""
+    n = uplink.n.cpu().to(torch.float64)
+    # The largest tilt taken off all of them changes nothing but that no number overflows.
+    p = n * (tilt - tilt.max()).exp() if bool(tilt.isfinite().any()) else n
+    return (p / p.sum()).to(uplink.n.device)
+
+
+def squared_norms(uplink: Uplink) -> Tensor:
+    """``‖Δ_i‖²`` of each client of the cohort."""
+    norms = torch.zeros_like(uplink.n, dtype=torch.float32)
+    # In the order of names, so that a run that was saved and loaded adds up the same.
+    for _, x in sorted(uplink.update.items()):
+        norms = norms + x.reshape(len(x), -1).square().sum(1)
+    return norms
+
+
+def everybody(setting: Setting, name: str, instead: str) -> None:
+    """Refuse sampling, for a weighting that needs all clients in every round."""
+    if setting.fraction < 1:
+        raise GlocalError(
+            f"{name} needs every client in every round, and {setting.fraction:g} of them would be "
+            f"sampled: use {instead}, or all clients."
+        )
 
 
 def by_examples() -> Weighting:
@@ -63,10 +108,7 @@ def by_update_norm() -> Weighting:
     """
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
-        norms = torch.zeros_like(uplink.n, dtype=torch.float32)
-        # In the order of names, so that a run that was saved and loaded adds up the same.
-        for _, x in sorted(uplink.update.items()):
-            norms = norms + x.reshape(len(x), -1).square().sum(1)
+        norms = squared_norms(uplink)
         # Nobody moved: all count alike.
         norms = torch.where(norms.sum() > 0, norms, torch.ones_like(norms))
         return norms / norms.sum(), state

@@ -84,7 +84,7 @@ def test_selectors_and_specs() -> None:
     assert with_shared("fedavg", "last(1)") == "fedavg(shared=last(1))"
     assert with_shared("fedavg()", "last(1)") == "fedavg(shared=last(1))"
     assert with_shared("fedavg(lr=0.1)+adam", "nothing") == "fedavg(lr=0.1, shared=nothing)+adam"
-    assert with_shared("uniform", "nothing") == "fedavg(shared=nothing)+uniform"
+    assert with_shared("uniform", "nothing") == "uniform(shared=nothing)"
 
 
 @pytest.mark.parametrize(

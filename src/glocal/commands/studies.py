@@ -45,7 +45,7 @@ Picture = Annotated[
     Path | None,
     typer.Option(
         "--picture",
-        help="Draw it to this .png file (needs glocal[plot]).",
+        help="Draw it to this .png file (needs glocal\\[plot]).",
         rich_help_panel="Output",
     ),
 ]

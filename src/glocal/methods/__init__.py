@@ -1,7 +1,9 @@
 """Every registered method and slot filler by name, and method specs made into methods.
 
 A spec is a base, its hyper-parameters in brackets, and fillers joined by ``+``:
-``fedprox(mu=0.1)+uniform+adam(lr=0.01)``. A filler used as a base means fedavg with it.
+``fedprox(mu=0.1)+uniform+adam(lr=0.01)``. A filler used as a base means fedavg with it, and the
+settings it does not know are fedavg's: ``adam(lr=0.01, epochs=1)`` is
+``fedavg(epochs=1)+adam(lr=0.01)``, where ``lr`` is the server's.
 """
 
 from __future__ import annotations
@@ -14,11 +16,17 @@ from typing import Any
 
 from glocal import combine, optim, sharing, weighting
 from glocal.errors import GlocalError, unknown
-from glocal.method import Method, Plan, Stage
+from glocal.fedopt import adagrad, adam, momentum, yogi
+from glocal.method import Method, Plan, Stage, as_plan
+from glocal.methods.aaggff_d import aaggff_d
+from glocal.methods.aaggff_s import aaggff_s
+from glocal.methods.afl import afl
 from glocal.methods.apfl import apfl
 from glocal.methods.common import TrainingArgs
 from glocal.methods.ditto import ditto
 from glocal.methods.fedavg import fedavg
+from glocal.methods.fedmgda import fedmgda
+from glocal.methods.fedopt import fedadagrad, fedadam, fedavgm, fedyogi
 from glocal.methods.fedper import fedper
 from glocal.methods.fedprox import fedprox
 from glocal.methods.fedrep import fedrep
@@ -26,8 +34,11 @@ from glocal.methods.lg_fedavg import lg_fedavg
 from glocal.methods.local import local
 from glocal.methods.mtl import mtl
 from glocal.methods.pfedme import pfedme
+from glocal.methods.propfair import propfair, propfair_loss
+from glocal.methods.q_fedavg import q_fedavg
 from glocal.methods.scaffold import scaffold
 from glocal.methods.superfed import superfed_lm, superfed_mm
+from glocal.methods.term import term
 from glocal.sharing import Selector
 from glocal.spec import Call, parse_call, split_plus
 
@@ -36,27 +47,41 @@ Base = Callable[..., Method | Plan]
 BASES: dict[str, Base] = {
     "apfl": apfl,
     "ditto": ditto,
+    "fedadagrad": fedadagrad,
+    "fedadam": fedadam,
     "fedavg": fedavg,
+    "fedavgm": fedavgm,
     "fedper": fedper,
     "fedprox": fedprox,
     "fedrep": fedrep,
+    "fedyogi": fedyogi,
     "lg-fedavg": lg_fedavg,
     "local": local,
     "mtl": mtl,
     "pfedme": pfedme,
+    "propfair-loss": propfair_loss,
     "scaffold": scaffold,
     "superfed-lm": superfed_lm,
     "superfed-mm": superfed_mm,
 }
 
 FILLERS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "aaggff-d": ("weighting", aaggff_d),
+    "aaggff-s": ("weighting", aaggff_s),
+    "afl": ("weighting", afl),
     "by-examples": ("weighting", weighting.by_examples),
+    "fedmgda": ("weighting", fedmgda),
     "grad-norm": ("weighting", weighting.by_update_norm),
+    "propfair": ("weighting", propfair),
+    "q-fedavg": ("weighting", q_fedavg),
+    "term": ("weighting", term),
     "uniform": ("weighting", weighting.uniform),
     "mean": ("combine", combine.mean),
     "sgd": ("server_opt", optim.sgd),
-    "adam": ("server_opt", optim.adam),
-    "adamw": ("server_opt", optim.adamw),
+    "momentum": ("server_opt", momentum),
+    "adam": ("server_opt", adam),
+    "yogi": ("server_opt", yogi),
+    "adagrad": ("server_opt", adagrad),
 }
 
 SELECTORS: dict[str, Callable[..., Selector]] = {
@@ -69,8 +94,8 @@ SELECTORS: dict[str, Callable[..., Selector]] = {
 
 
 def methods() -> list[str]:
-    """The names a spec may begin with as a base."""
-    return sorted(BASES)
+    """The names a spec may begin with: methods, and fillers, which then mean fedavg with them."""
+    return sorted({*BASES, *FILLERS})
 
 
 def resolve(spec: str) -> Method | Plan:
@@ -82,7 +107,7 @@ def resolve(spec: str) -> Method | Plan:
     ]
     name, args, kwargs = calls[0]
     if name in FILLERS:
-        calls.insert(0, ("fedavg", (), {}))
+        calls[:1] = _as_base(name, args, kwargs)
         name, args, kwargs = calls[0]
     if name not in BASES:
         raise unknown("method", name, [*BASES, *FILLERS])
@@ -92,12 +117,19 @@ def resolve(spec: str) -> Method | Plan:
         raise GlocalError(
             f"local sends nothing, so the rest of {spec!r} would do nothing: leave it out."
         )
+    if name == "propfair-loss" and "weighting" in slots and slots["weighting"].name == "propfair":
+        raise GlocalError(
+            f"propfair-loss and propfair in {spec!r} are two spellings of one tilt, which would "
+            "count twice: keep one of them."
+        )
     if "shared" in kwargs:
         chosen = selector(kwargs.pop("shared"))
         # A method that splits the model itself (FedRep) must know the split; others need not.
         knows = "shared" in inspect.signature(BASES[name]).parameters
         (kwargs if knows else slots)["shared"] = chosen
     base: Method | Plan = _call(name, BASES[name], args, kwargs, _settings(BASES[name]))
+    if "server_opt" in slots:
+        _refuse_a_second_optimiser(spec, name, base, slots["server_opt"])
     if not slots:
         return base
     if isinstance(base, Method):
@@ -105,6 +137,34 @@ def resolve(spec: str) -> Method | Plan:
     return Plan(
         tuple(Stage(s.method.replace(**slots), s.rounds, s.goal, s.name) for s in base.stages)
     )
+
+
+def _as_base(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+    """A filler used as a base, as fedavg and the filler: the settings it knows are its own."""
+    own = set(inspect.signature(FILLERS[name][1]).parameters)
+    _check_known(name, kwargs, own | _settings(fedavg))
+    training = {k: v for k, v in kwargs.items() if k not in own}
+    return [
+        ("fedavg", (), training),
+        (name, args, {k: v for k, v in kwargs.items() if k in own}),
+    ]
+
+
+def _refuse_a_second_optimiser(
+    spec: str, name: str, base: Method | Plan, opt: optim.Optimizer
+) -> None:
+    """The base's own would be dropped, and its settings with it, without a word."""
+    plain = optim.sgd()
+    for stage in as_plan(base).stages:
+        own = stage.method.server_opt
+        if (own.name, own.lr) != (plain.name, plain.lr):
+            raise GlocalError(
+                f"{name} brings its own server optimiser ({own.name}), and {opt.name} in {spec!r} "
+                f"fills the same slot (server_opt): leave {opt.name} out, or write "
+                f"fedavg+{opt.name}."
+            )
 
 
 def _fill(spec: str, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> dict[str, Any]:
@@ -140,9 +200,7 @@ def _call(
     kwargs: dict[str, Any],
     known: set[str],
 ) -> Any:
-    for setting in kwargs:
-        if setting not in known:
-            raise unknown(f"setting of {name}", setting, known)
+    _check_known(name, kwargs, known)
     try:
         return make(*args, **kwargs)
     except GlocalError:
@@ -153,6 +211,12 @@ def _call(
             f"{name} cannot take {_shown(args, kwargs)}: give settings by name and as numbers, "
             f"as in {example}."
         ) from error
+
+
+def _check_known(name: str, kwargs: dict[str, Any], known: set[str]) -> None:
+    for setting in kwargs:
+        if setting not in known:
+            raise unknown(f"setting of {name}", setting, known)
 
 
 def _shown(args: Sequence[Any], kwargs: dict[str, Any]) -> str:

@@ -18,7 +18,6 @@ from glocal.data.federation import Federation
 from glocal.errors import GlocalError
 from glocal.evaluate import outcomes
 from glocal.fitting import Run, Trained, fit
-from glocal.methods import FILLERS
 from glocal.progress import Report, silent
 from glocal.results import Trial, client_table, pool_is_valid, summarise
 from glocal.sharing import layers, size_by_part
@@ -108,8 +107,6 @@ def with_shared(method: str, shared: str) -> str:
         raise GlocalError(f"the sweep itself sets what is shared: leave shared out of {method!r}.")
     if name == "local":
         raise GlocalError("local shares nothing, so there is no split to sweep: use lg-fedavg.")
-    if name in FILLERS:
-        base, rest, args, kwargs = "fedavg", [base, *rest], (), {}
     inside = base.rstrip().removesuffix(")") + ", " if args or kwargs else base.split("(")[0] + "("
     return "+".join([f"{inside}shared={shared})", *rest])
 

@@ -1,0 +1,64 @@
+"""AAggFF-S: fair aggregation as online Newton steps, for few clients that are always there.
+
+Hahn, Kim, Lee: *Pursuing overall welfare in federated learning through sequential decision making*,
+ICML 2024. The received model's losses become responses r (:mod:`glocal.responses`). A decision p on
+the simplex suffers −log(1 + ⟨p, r⟩), with gradient g = −r / (1 + ⟨p, r⟩); p starts uniform, and the
+new p aggregates the same round.
+
+All clients in every round; responses from 0 to C2 = 1/K, L = C2, α = 4KL, β = 1/(4L):
+
+    p⁺ = argmin_Δ  ⟨Σg, p⟩ + (α/2)‖p‖² + (β/2) Σ_τ ⟨g_τ, p − p_τ⟩²
+
+solved exactly. The regret stays below 2LK (1 + log(1 + T/16K)).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from glocal.responses import check_transform, responses
+from glocal.simplex import lowest
+from glocal.types import Tree, Uplink
+from glocal.weighting import Setting, Weighting, everybody, losses
+
+
+def aaggff_s(transform: str = "normal") -> Weighting:
+    """Online Newton steps on the simplex: for few clients, all of them in every round."""
+    check_transform(transform)
+
+    def init(setting: Setting) -> Tree:
+        everybody(setting, "aaggff-s", "aaggff-d")
+        return newton_start(setting.clients)
+
+    def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
+        ids = uplink.ids.cpu()
+        K = len(state["p"])
+        r = torch.zeros_like(state["p"])
+        r[ids] = responses(losses(uplink), transform, 1 / K)
+        state = newton_step(state, r)
+        return state["p"][ids].to(uplink.n.device), state
+
+    return Weighting(
+        "aaggff-s", weigh, init, needs_loss=True, standing=lambda s, ids: s["p"][ids.cpu()]
+    )
+
+
+def newton_start(K: int) -> Tree:
+    """Before the first round: p, and the sums over rounds of g, (gᵀp) g and g gᵀ."""
+    zero = torch.zeros(K, dtype=torch.float64)
+    return {"p": zero + 1 / K, "g": zero, "centre": zero, "gg": torch.zeros(K, K).to(zero)}
+
+
+def newton_step(state: Tree, r: Tensor) -> Tree:
+    """One round of AAggFF-S, on responses from 0 to 1/K."""
+    p, K = state["p"], len(r)
+    L = 1 / K
+    alpha, beta = 4 * K * L, 1 / (4 * L)
+    g = -r / (1 + p @ r)
+    total, centre = state["g"] + g, state["centre"] + (g @ p) * g
+    gg = state["gg"] + torch.outer(g, g)
+    matrix = alpha * torch.eye(K, dtype=r.dtype) + beta * gg
+    # Without the centre the step would pull towards responses of zero, not of past decisions.
+    p = lowest(matrix, total - beta * centre)
+    return {"p": p, "g": total, "centre": centre, "gg": gg}

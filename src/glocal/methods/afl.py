@@ -1,0 +1,36 @@
+"""AFL: the model for the worst mixture of clients.
+
+Mohri, Sivek, Suresh: *Agnostic federated learning*, ICML 2019. The server ascends on the weights
+while clients descend on the loss,
+
+    p ← Π_Δ (p + γ F)
+
+with F_i the received model's loss at client i, and Π_Δ the projection on the simplex. p starts
+uniform. It needs all clients in every round.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from glocal.optim import positive
+from glocal.simplex import project
+from glocal.types import Tree, Uplink
+from glocal.weighting import Setting, Weighting, everybody, losses
+
+
+def afl(rate: float = 0.1) -> Weighting:
+    """Weights that climb the losses in steps of ``rate``."""
+    positive(rate=rate)
+
+    def init(setting: Setting) -> Tree:
+        everybody(setting, "afl", "aaggff-d")
+        return {"p": torch.full((setting.clients,), 1 / setting.clients, dtype=torch.float64)}
+
+    def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
+        ids = uplink.ids.cpu()
+        p = project(state["p"].index_add(0, ids, losses(uplink), alpha=rate))
+        return p[ids].to(uplink.n.device), {"p": p}
+
+    return Weighting("afl", weigh, init, needs_loss=True, standing=lambda s, ids: s["p"][ids.cpu()])

@@ -1,0 +1,67 @@
+"""FedAvgM, FedAdam, FedYogi, FedAdagrad: FedAvg with an optimiser on the server.
+
+Hsu, Qi, Brown: *Measuring the effects of non-identical data distribution for federated visual
+classification*, 2019; Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan: *Adaptive
+federated optimization*, ICLR 2021. The mean Δ = Σ p_i (w_i − w) of the clients' updates is the
+negative of a gradient, which the server's optimiser follows, its state kept from round to round:
+
+    w ← w + η m                  (FedAvgM)
+    w ← w + η m / (√v + τ)       (the others)
+
+with m and v as in :mod:`glocal.fedopt`, where the defaults are explained. ``lr`` is the clients'
+learning rate, ``server_lr`` is η. Each is another name for fedavg with a filler: ``fedadam`` is
+``fedavg+adam``, so any weighting goes with it.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from glocal import fedopt
+from glocal.method import Method
+from glocal.methods.common import TrainingArgs, local_sgd
+
+
+def fedavgm(
+    *, server_lr: float = 1.0, beta: float = 0.9, **training: Unpack[TrainingArgs]
+) -> Method:
+    """FedAvg with momentum on the server: past rounds' updates go on."""
+    return Method(local=local_sgd(**training), server_opt=fedopt.momentum(server_lr, beta=beta))
+
+
+def fedadam(
+    *,
+    server_lr: float = 0.03,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    tau: float = 1e-3,
+    **training: Unpack[TrainingArgs],
+) -> Method:
+    """FedAvg with Adam on the server: steps divided by a running size of the updates."""
+    opt = fedopt.adam(server_lr, beta1=beta1, beta2=beta2, tau=tau)
+    return Method(local=local_sgd(**training), server_opt=opt)
+
+
+def fedyogi(
+    *,
+    server_lr: float = 0.03,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    tau: float = 1e-3,
+    **training: Unpack[TrainingArgs],
+) -> Method:
+    """FedAvg with Yogi on the server: as FedAdam, but a size once large falls slowly."""
+    opt = fedopt.yogi(server_lr, beta1=beta1, beta2=beta2, tau=tau)
+    return Method(local=local_sgd(**training), server_opt=opt)
+
+
+def fedadagrad(
+    *,
+    server_lr: float = 0.03,
+    beta1: float = 0.0,
+    tau: float = 1e-3,
+    **training: Unpack[TrainingArgs],
+) -> Method:
+    """FedAvg with Adagrad on the server: steps divided by the size of all updates so far."""
+    opt = fedopt.adagrad(server_lr, beta1=beta1, tau=tau)
+    return Method(local=local_sgd(**training), server_opt=opt)

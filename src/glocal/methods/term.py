@@ -1,0 +1,27 @@
+"""TERM: who has the larger loss counts more, exponentially.
+
+Li, Beirami, Sanjabi, Smith: *Tilted empirical risk minimization*, ICLR 2021. With F_i the received
+model's loss at client i,
+
+    p_i ∝ n_i exp(λ F_i)
+
+and λ → 0 is FedAvg.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from glocal.optim import not_negative
+from glocal.types import Tree, Uplink
+from glocal.weighting import Weighting, losses, tilted
+
+
+def term(lam: float = 1.0) -> Weighting:
+    """Weights by ``n_i exp(lam · F_i)``."""
+    not_negative(lam=lam)
+
+    def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
+        return tilted(uplink, lam * losses(uplink)), state
+
+    return Weighting("term", weigh, needs_loss=True)

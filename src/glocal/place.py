@@ -1,0 +1,201 @@
+"""One repeat's working place: a split of the federation, the task and engine, the yardstick."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from glocal import engines, models, rng, tree
+from glocal.data.federation import Federation
+from glocal.engines.base import Engine
+from glocal.errors import GlocalError
+from glocal.evaluate import Outcome, outcomes
+from glocal.method import Method
+from glocal.methods import resolve
+from glocal.methods.local import Alone, local
+from glocal.results import pool_is_valid
+from glocal.task import Augment, Losses, Task, try_out, try_vectorised
+from glocal.yardstick import Yardstick, measure
+
+ONE_THREAD = 30_000
+"""Parameters below which threads of a CPU wait for each other longer than they compute."""
+
+ModelLike = str | nn.Module | Callable[[], nn.Module]
+
+
+@dataclass(frozen=True)
+class Place:
+    """One repeat's working place: a split of the federation, the task and the engine."""
+
+    fed: Federation
+    task: Task
+    engine: Engine
+    seed: int
+    key: str
+    """Equal for places on which a yardstick would come out the same."""
+    own: tuple[object, ...]
+    """The caller's objects whose ids are in the key: an id means something while they live."""
+    model_name: str
+
+    @property
+    def small(self) -> bool:
+        """Whether one thread trains this as fast as many."""
+        few = tree.count(self.task.params) < ONE_THREAD
+        return few and self.engine.name == "vectorised" and self.fed.x.device.type == "cpu"
+
+
+def make(
+    fed: Federation,
+    model: ModelLike,
+    seed: int,
+    repeat: int,
+    engine: str,
+    device: str,
+    init: Mapping[str, Tensor] | str | Path | None,
+    losses: Losses,
+    augment: Augment | None,
+) -> Place:
+    """The ``repeat``-th split and seed; the first is the caller's own."""
+    where = _device(device)
+    if repeat:
+        fed = fed.fold(repeat)
+        seed = rng.seed_of(rng.fold(rng.key(seed), repeat))
+    module, fresh, label = _module(model, fed, seed)
+    if init is not None:
+        load_weights(module, init)
+    task = Task(module, losses=losses, augment=augment, fresh=fresh).to(where)
+    fed = fed.to(where)
+    try_out(task, fed.x, fed.y)
+    runner = engines.resolve(engine, task, where)
+    if runner.name == "vectorised":
+        try_vectorised(task, fed.x, fed.y)
+    digest = hashlib.sha256(label.encode())
+    for leaf in task.params.values():
+        digest.update(leaf.cpu().numpy().tobytes())
+    own = (losses, augment, None if isinstance(model, str) else model)
+    ids = " ".join(str(id(part)) for part in own)
+    key = f"{fed.fingerprint} {digest.hexdigest()} {seed} {where} {runner.name} {ids}"
+    name = model if isinstance(model, str) else type(module).__name__
+    return Place(fed, task, runner, seed, key, own, name)
+
+
+_YARDSTICKS: OrderedDict[str, tuple[Yardstick, Outcome, object]] = OrderedDict()
+"""The last few, so that methods compared on one federation share theirs."""
+
+KEPT = 32
+
+
+def measured(
+    place: Place, alone: Alone, tick: Callable[[int, int], None]
+) -> tuple[Yardstick, Outcome]:
+    """The yardstick: trained once for a federation, a model and a seed."""
+    key = f"{place.key} {alone.label}"
+    if key not in _YARDSTICKS:
+        yard = measure(place.task, place.fed, place.engine, alone, place.seed, tick)
+        judged = outcomes(
+            place.task,
+            place.fed,
+            place.engine,
+            lambda ids: {"own": tree.row(yard.models, ids)},
+            pool=pool_is_valid(place.fed),
+        )
+        _YARDSTICKS[key] = (yard, judged, place.own)
+        while len(_YARDSTICKS) > KEPT:
+            _YARDSTICKS.popitem(last=False)
+    yard, judged, _ = _YARDSTICKS[key]
+    return yard, judged
+
+
+def alone_of(yardstick: Method | str | None) -> Alone:
+    """How clients train alone, from what was asked for; refuses what is not ``local``."""
+    method = (
+        local()
+        if yardstick is None
+        else resolve(yardstick)
+        if isinstance(yardstick, str)
+        else yardstick
+    )
+    if not isinstance(method, Method) or not isinstance(method.local, Alone):
+        raise GlocalError("the yardstick must be local, with settings if you like: local(lr=0.1).")
+    return method.local
+
+
+def _module(
+    model: ModelLike, fed: Federation, seed: int
+) -> tuple[nn.Module, Callable[[], nn.Module] | None, str]:
+    """The module, how to build it afresh (torch's seed is set around that), and a name for it."""
+    if isinstance(model, str):
+        shape = tuple(fed.x.shape[1:])
+
+        def again() -> nn.Module:
+            # Each fresh initialisation is drawn from the seed that is set where it is asked for.
+            return models.build(
+                model, input_shape=shape, classes=fed.classes, seed=torch.initial_seed()
+            )
+
+        return models.build(model, input_shape=shape, classes=fed.classes, seed=seed), again, model
+    if isinstance(model, nn.Module):
+        return copy.deepcopy(model), None, repr(model)
+    if callable(model):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            try:
+                module = model()
+            except (Exception, SystemExit) as error:  # whatever the user's function raises
+                raise GlocalError(
+                    f"the model cannot be built: {type(error).__name__}: {error}; it must be "
+                    "something that is called without arguments and returns a torch.nn.Module."
+                ) from error
+        if isinstance(module, nn.Module):
+            return module, model, repr(module)
+    raise GlocalError(
+        "model must be a name such as 'mlp', a torch.nn.Module, or a function that returns one, "
+        f"not {type(model).__name__}."
+    )
+
+
+def load_weights(module: nn.Module, init: Mapping[str, Tensor] | str | Path) -> None:
+    """Start from given weights: every name and shape must fit."""
+    if isinstance(init, str | Path):
+        from safetensors.torch import load_file
+
+        try:
+            init = load_file(init)
+        except Exception as error:  # safetensors raises its own kinds
+            raise GlocalError(
+                f"the weights in {init} cannot be read ({error}): give a .safetensors file."
+            ) from error
+    named = dict(module.named_parameters())
+    missing, unknown = named.keys() - init.keys(), init.keys() - named.keys()
+    if missing or unknown:
+        raise GlocalError(
+            f"the given weights do not fit the model: missing {sorted(missing) or 'nothing'}, "
+            f"unknown {sorted(unknown) or 'nothing'}."
+        )
+    for key, parameter in named.items():
+        if parameter.shape != init[key].shape:
+            raise GlocalError(
+                f"the given weights do not fit the model: {key} has shape "
+                f"{tuple(init[key].shape)}, and the model needs {tuple(parameter.shape)}."
+            )
+        with torch.no_grad():
+            parameter.copy_(init[key])
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise GlocalError(f"unknown device {name!r}: use 'cpu' or 'cuda'.") from error
+    if device.type not in ("cpu", "cuda"):
+        raise GlocalError(f"device {name!r} is not supported: use 'cpu' or 'cuda'.")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise GlocalError("there is no CUDA device here: use device='cpu'.")
+    return device

@@ -1,0 +1,181 @@
+"""Several methods and repeats at once: processes that each train one repeat of one method.
+
+Small models train on one thread, so a comparison on one process leaves all cores but one idle. A
+repeat of a method, and a repeat of being alone, depend on nothing but the settings: they are dealt
+to processes and put together here. What comes out is the same as of one process, to the bit.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from glocal.errors import GlocalError
+from glocal.fitting import Order, Repeat, Run, fit, itself, threads_for
+from glocal.method import Plan, as_plan
+from glocal.methods import resolve
+from glocal.progress import Report
+from glocal.train import Progress
+
+if TYPE_CHECKING:
+    from glocal.data.federation import Federation
+    from glocal.settings import Settings
+
+LONG = 100
+"""Rounds of all methods and repeats together from which on it pays to start processes."""
+
+OnLine = Callable[[str, dict[str, Any]], None]
+"""Called with a method's spec and a line of its history."""
+
+
+def cores() -> int:
+    """Those this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def jobs_for(specs: Sequence[str], settings: Settings, small: bool) -> int:
+    """How many processes: the number asked for, or by rule one a core, where a core is one thread.
+
+    The rule looks at nothing but the settings, the model and the machine.
+    """
+    tasks = settings.repeats * (len(specs) + 1)
+    if settings.jobs:
+        return min(settings.jobs, tasks)
+    long = settings.rounds * settings.repeats * len(specs) >= LONG
+    return min(cores(), tasks) if small and long and settings.device == "cpu" else 1
+
+
+def train_all(
+    specs: Sequence[str],
+    settings: Settings,
+    fed: Federation,
+    report: Report,
+    on_line: OnLine = lambda spec, line: None,
+) -> Iterator[tuple[str, Run]]:
+    """Train every method, and yield each as soon as it is done, in the order of ``specs``.
+
+    What cannot be done is refused before anyone trains.
+    """
+    plans = {spec: as_plan(resolve(spec)) for spec in specs}
+    arguments = settings.fit_arguments()
+    order = Order(**arguments)
+    here = order.place(fed, 0)
+    for plan in plans.values():
+        if itself(plan) is None:
+            order.training(plan, here)
+    jobs = jobs_for(specs, settings, here.small)
+    if jobs == 1:
+        for spec in specs:
+            yield (
+                spec,
+                fit(spec, fed, **arguments, progress=report, on_line=partial(on_line, spec)),
+            )
+        return
+    yield from _dealt(plans, order, settings, fed, jobs, report, on_line)
+
+
+Task = tuple[str, int]
+"""A spec and a repeat."""
+
+
+def _dealt(
+    plans: dict[str, Plan],
+    order: Order,
+    settings: Settings,
+    fed: Federation,
+    jobs: int,
+    report: Report,
+    on_line: OnLine,
+) -> Iterator[tuple[str, Run]]:
+    yardsticks = {s: s if itself(p) else settings.yardstick for s, p in plans.items()}
+    wanted = list(dict.fromkeys([*yardsticks.values(), *plans]))
+    tasks = [(spec, r) for spec in wanted for r in range(settings.repeats)]
+    context = multiprocessing.get_context("spawn")
+    said = context.SimpleQueue()
+    pool = ProcessPoolExecutor(
+        jobs, context, initializer=_begin, initargs=(settings, said, max(1, cores() // jobs))
+    )
+    found: dict[str, dict[int, Repeat]] = defaultdict(dict)
+    left = list(plans)
+    try:
+        running: dict[Future[bytes], Task] = {pool.submit(_work, *t): t for t in tasks}
+        while left:
+            done, _ = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
+            while not said.empty():
+                _pass_on(said.get(), report, on_line)
+            for future in done:
+                spec, r = running.pop(future)
+                found[spec][r] = pickle.loads(future.result())
+            while left and all(
+                len(found[s]) == settings.repeats for s in (left[0], yardsticks[left[0]])
+            ):
+                spec = left.pop(0)
+                own, alone = (
+                    [found[s][r] for r in range(settings.repeats)] for s in (spec, yardsticks[spec])
+                )
+                same = spec == yardsticks[spec]
+                yield spec, order.run(spec, fed, own, own if same else alone)
+    except BrokenProcessPool as error:
+        raise GlocalError(
+            "a worker process was ended from outside, perhaps for want of memory: use --jobs 1."
+        ) from error
+    finally:
+        pool.shutdown(wait=not left, cancel_futures=True)
+        if left:  # stopped half-way: what still runs would run for nobody
+            for child in multiprocessing.active_children():
+                child.terminate()
+
+
+def _pass_on(message: tuple[Any, ...], report: Report, on_line: OnLine) -> None:
+    kind, *rest = message
+    if kind == "line":
+        on_line(*rest)
+    else:
+        report(*rest)
+
+
+_SAID: Any = None
+_SETTINGS: Any = None
+
+
+def _begin(settings: Settings, said: Any, threads: int) -> None:
+    """In a new worker: whom to tell, and not to answer Ctrl-C, which is for the parent."""
+    global _SAID, _SETTINGS
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(threads)
+    _SAID, _SETTINGS = said, settings
+
+
+@lru_cache(maxsize=1)
+def _prepared(settings: Settings) -> tuple[Federation, Order]:
+    return settings.federation(), Order(**settings.fit_arguments())
+
+
+def _work(spec: str, repeat: int) -> bytes:
+    """One repeat of one method, pickled here: as it is, torch would pass it in shared memory."""
+    fed, order = _prepared(_SETTINGS)
+    here = order.place(fed, repeat)
+    plan = as_plan(resolve(spec))
+    alone = itself(plan)
+
+    def on_round(done: Progress) -> None:
+        _SAID.put(("tick", order.title(spec, repeat), done.round, order.rounds))
+        _SAID.put(("line", spec, order.line(done.history[-1], repeat)))
+
+    def tick(done: int, total: int) -> None:
+        _SAID.put(("tick", order.title("alone", repeat), done, total))
+
+    with threads_for(here):
+        one = order.by_itself(alone, here, tick) if alone else order.federated(plan, here, on_round)
+    return pickle.dumps(one.figures() if repeat else replace(one, trained=None))
