@@ -232,6 +232,15 @@ def test_a_weighting_with_a_number_for_each_client_begins_anew() -> None:
     assert joined.after.progress.server["weighting"]["seen"].tolist() == [0.0] * 5 + [2.0]
 
 
+def test_a_weighting_that_needs_everybody_gives_way() -> None:
+    """AAggFF-S decides over all clients at once: the rounds of one newcomer are not its business."""
+    joined = join_("aaggff-s")
+    assert joined.before.progress.server["weighting"]["p"].shape == (5,)
+    assert joined.after.progress.server["weighting"] == {}
+    joined = join_("aaggff-d")
+    assert joined.after.progress.server["weighting"]["g"].shape == (6,)
+
+
 def test_rows_and_summary_say_the_same() -> None:
     joined = join_("fedavg", seeds=3)
     s = joined.summary

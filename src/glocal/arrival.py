@@ -119,12 +119,20 @@ def _labels_alone(fed: Federation, newcomer: int) -> bool:
 
 
 def joint(before: Training, done: Progress, both: Federation, fraction: float) -> Training:
-    """The training goes on in its last stage, with the newcomer in every round."""
-    stages = before.plan.stages
-    plan = Plan((*stages[: done.stage], Stage(before.method(done), name=stages[done.stage].name)))
+    """The training goes on in its last stage, with the newcomer in every round.
+
+    Where a weighting needs everybody in every round, clients count by their examples from here on.
+    """
     old = tuple(range(len(both) - 1))
     sampler = Among(old, Fraction(fraction) if fraction else None, always=(len(both) - 1,))
-    return replace(before, plan=plan, fed=both, sampler=sampler)
+    after = replace(before, fed=both, sampler=sampler)
+    method, stages = before.method(done), before.plan.stages
+    try:
+        method.weights.init(after.setting)
+    except GlocalError:
+        method = method.replace(weighting=None)
+    last = Stage(method, name=stages[done.stage].name)
+    return replace(after, plan=Plan((*stages[: done.stage], last)))
 
 
 def welcome(done: Progress, joint: Training) -> Progress:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from glocal.errors import GlocalError
@@ -64,8 +65,9 @@ def _note(found: Mapping[str, Any], *more: str) -> str:
     data = found["data"]
     n = found["repeats"]
     spread = "; bars: 90 % t interval over them" if n > 1 else ""
+    dealt = ", ".join([str(data.get("partition")), *data.get("transforms", [])])
     parts = [
-        f"{data.get('data')}, {data.get('partition')}, {found['clients']} clients",
+        f"{data.get('data')}, {dealt}, {found['clients']} clients",
         f"{found['model']}, {found['rounds']} rounds",
         f"{n} split{'s' if n > 1 else ''} and seed{'s' if n > 1 else ''}{spread}",
         *more,
@@ -98,7 +100,7 @@ def split_sweep(found: Sequence[Mapping[str, Any]], path: Path) -> None:
     for i, one in enumerate(found):
         x = [100 * s["local_share"] for s in one["splits"]]
         style: dict[str, Any] = {"color": COLOURS[i], "marker": MARKERS[i]}
-        _line(left, x, [s["mean"] for s in one["splits"]], label=one["method"], **style)
+        _line(left, x, [s["mean"] for s in one["splits"]], label=_named(one), **style)
         right.plot(
             x,
             [s["better_off"] for s in one["splits"]],
@@ -319,6 +321,124 @@ def noise(found: Mapping[str, Any], path: Path) -> None:
     _save(figure, path, title, _note(found))
 
 
+def decisions(found: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """The objective so far, from the first method's, and the regret so far: a line a method."""
+    figure = _figure(11.5, 4.6)
+    left, right = figure.subplots(1, 2)
+    first, T = found[0], found[0]["rounds"]
+    rounds, several = range(1, T + 1), len(found) > 1
+    for i, one in enumerate(found):
+        style = {**_style(i), "markevery": _every(i, T, 6)}
+        objective = _from_first(one, first) if several else one["curves"]["objective"]
+        left.plot(rounds, _mean(objective), label=_named(one), **style)
+        right.plot(rounds, _mean(one["curves"]["regret"]), **style)
+        if i and first["repeats"] > 1:
+            # Beyond the last round and side by side, so that bars do not hide each other.
+            colour, marker = style["color"], style["marker"]
+            _line(left, [T * (1.02 + 0.02 * i)], [_last(one, first)], 1, color=colour, fmt=marker)
+    less = f", minus that of {_named(first)}\n(the curves themselves nearly coincide)"
+    _tidy(left, "round", "objective so far" + (less if several else ""))
+    _tidy(right, "round", "regret so far, to each method's own responses")
+    figure.legend(loc="outside right center", fontsize=8, frameon=False)
+    more = ["differences at the end are paired"] if several and first["repeats"] > 1 else []
+    _save(figure, path, _cheapest(found), _note(first, *more))
+
+
+def _named(one: Mapping[str, Any]) -> str:
+    """``aaggff-s, weibull`` for short."""
+    return str(one["method"]).replace(f"(transform={one['transform']})", f", {one['transform']}")
+
+
+def _from_first(one: Mapping[str, Any], first: Mapping[str, Any]) -> Any:
+    """[repeats, rounds]: how much more its objective came to; the curves themselves coincide."""
+    import numpy as np
+
+    return np.asarray(one["curves"]["objective"]) - np.asarray(first["curves"]["objective"])
+
+
+def _mean(curves: Any) -> Any:
+    """Over repeats."""
+    import numpy as np
+
+    return np.mean(curves, axis=0)
+
+
+def _last(one: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
+    """The difference after the last round, with its interval over repeats."""
+    from glocal.studies.repeats import interval
+
+    return interval(_from_first(one, first)[:, -1].tolist())
+
+
+def _cheapest(found: Sequence[Mapping[str, Any]]) -> str:
+    """Whose decisions cost least, by how much, and how far regrets are from their bounds."""
+    first = found[0]
+    best = min(found, key=lambda one: float(one["objective"]["mean"]))
+    title = f"Smallest objective: {best['objective']['mean']:.2f} with {_named(best)}"
+    if best is not first:
+        d = _last(best, first)
+        half = "" if d["high"] is None else f" ± {d['high'] - d['mean']:.2f}"
+        title += f" ({d['mean']:+.2f}{half} from {_named(first)})"
+    used = [one["regret"]["mean"] / one["bound"] for one in found if one["bound"]]
+    if used:
+        title += f"\nRegret reaches at most {100 * max(used):.0f} % of its bound"
+    return title
+
+
+def weights(found: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Every client's weight in every round: a panel a method, the hardest on top."""
+    import numpy as np
+    from matplotlib.colors import Normalize
+
+    many = len(found)
+    down = -(-many // 5)
+    across = -(-many // down)
+    figure = _figure(max(7.0, 2.5 * across + 1.6), 4.4 * down)
+    panels = figure.subplots(down, across, sharey=True, squeeze=False)
+    loss = np.mean([one["client_loss"] for one in found], axis=0)
+    order = np.argsort(-loss, kind="stable")
+    names = [found[0]["names"][i] for i in order]
+    K = len(names)
+    # A weight may be zero: what is below the scale has its lowest colour.
+    shares = [np.log2(np.maximum(K * np.transpose(one["weights"]), 1e-9)) for one in found]
+    most = max(1.0, float(np.ceil(max(float(s.max()) for s in shares))))
+    for axes, one, share in zip(panels.flat, found, shares, strict=False):
+        drawn = axes.imshow(
+            share[order],
+            aspect="auto",
+            interpolation="nearest",
+            cmap="RdBu_r",
+            norm=Normalize(-most, most),
+            extent=(0.5, one["rounds"] + 0.5, K - 0.5, -0.5),
+        )
+        axes.set_title(_named(one), fontsize=9)
+        axes.set_xlabel("round")
+        if K <= 40:
+            axes.set_yticks(range(K), names, fontsize=7)
+        else:
+            axes.set_yticks([])
+    for axes in panels.flat[many:]:
+        axes.set_axis_off()
+    for axes in panels[:, 0]:
+        axes.set_ylabel("client, by mean loss (hardest on top)")
+    below = min(float(s.min()) for s in shares) < -most
+    bar = figure.colorbar(drawn, ax=panels, shrink=0.9, extend="min" if below else "neither")
+    ticks = range(-int(most), int(most) + 1)
+    bar.set_ticks(ticks, labels=[f"{2.0**t:g}×" if t >= 0 else f"1/{2**-t}×" for t in ticks])
+    bar.set_label("weight, as a multiple of an even share")
+    title = _hardest(found, int(order[0]))
+    # As many letters to a line as the figure is wide.
+    _save(figure, path, fill(title, int(10.5 * figure.get_figwidth())), _note(found[0]))
+
+
+def _hardest(found: Sequence[Mapping[str, Any]], client: int) -> str:
+    """What the client of the largest loss counts for at the end."""
+    K = found[0]["clients"]
+    shares = [f"{K * one['weights'][-1][client]:.1f} ({_named(one)})" for one in found]
+    shares[0] = shares[0].replace(" ", " even shares ", 1)
+    return f"Client {found[0]['names'][client]}, of the largest loss, ends with {', '.join(shares)}"
+
+
 def fairness(found: Mapping[str, Any], path: Path) -> None:
     """Lorenz curves, and clients' values in order: a line for each method in both."""
     from glocal.metrics import METRICS, PERCENT
@@ -330,13 +450,7 @@ def fairness(found: Mapping[str, Any], path: Path) -> None:
     left.plot([0, 100], [0, 100], color=GREY, linestyle=":", label="all clients alike")
     for i, (name, one) in enumerate(found["methods"].items()):
         held, ordered = _curves(one["summary"]["values"][metric])
-        style: dict[str, Any] = {
-            "color": COLOURS[i % 7],
-            "marker": MARKERS[(i + i // 7) % 7],
-            "linestyle": ("-", "--", ":")[i // 7 % 3],
-            "linewidth": 1.2,
-            "markersize": 4,
-        }
+        style = _style(i)
         gini = found["fairness"][name]["gini"]["value"]
         label = name if gini is None else f"{name}: Gini {gini:.1f}"
         clients = [100 * j / len(ordered) for j in range(len(held))]
@@ -361,6 +475,17 @@ def fairness(found: Mapping[str, Any], path: Path) -> None:
         + (f"curves of each of {n} splits and seeds, averaged" if n > 1 else "1 split and seed")
     )
     _save(figure, path, _worst_tenth(found, scale), note)
+
+
+def _style(i: int) -> dict[str, Any]:
+    """How the ``i``-th of many lines is drawn."""
+    return {
+        "color": COLOURS[i % 7],
+        "marker": MARKERS[(i + i // 7) % 7],
+        "linestyle": ("-", "--", ":")[i // 7 % 3],
+        "linewidth": 1.2,
+        "markersize": 4,
+    }
 
 
 def _every(i: int, points: int, markers: int) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from glocal.options import (
     Partition,
     Repeats,
     Rounds,
+    Sampled,
     Seed,
     Transform,
     Yardstick,
@@ -289,6 +290,106 @@ def noise(
         found = noise_table(feds, specs, report=report, **settings.fit_arguments())
     _end(found, tables.noise(found), json)
     _draw(partial(plot.noise, found), picture, json)
+
+
+@app.command()
+def decisions(
+    methods: Methods = None,
+    response: Annotated[
+        str,
+        typer.Option(
+            help="The transform by which methods without their own are judged: exponential, "
+            "frechet, gumbel, logistic, normal or weibull.",
+            rich_help_panel="Judging",
+        ),
+    ] = "normal",
+    data: Data = "digits",
+    clients: Clients = 20,
+    partition: Partition = None,
+    transform: Transform = None,
+    label: Label = "label",
+    client: Client = "client",
+    model: Model = "mlp",
+    rounds: Rounds = 50,
+    fraction: FractionOf = 1.0,
+    sampled: Sampled = None,
+    repeats: Repeats = 3,
+    seed: Seed = 0,
+    engine: EngineOption = "auto",
+    device: Device = "cpu",
+    json: Json = None,
+    picture: Picture = None,
+) -> None:
+    """What do fair decisions cost? Objective and regret of the weights, added up over rounds.
+
+    METHODs are AAggFF under its six response transforms unless given: aaggff-s, or aaggff-d where
+    clients are sampled.
+
+    Examples:
+      glocal study decisions --transform 'rotate(90, clients=3)' --partition iid
+
+      glocal study decisions fedavg term aaggff-d --fraction 0.25 --picture decisions.png
+    """
+    from glocal import plot
+    from glocal.studies import tables
+    from glocal.studies.decisions import by_transform
+
+    found = _decided(locals(), methods, by_transform)
+    _end({"decisions": found}, tables.decisions(found), json)
+    _draw(partial(plot.decisions, found), picture, json)
+
+
+@app.command()
+def weights(
+    methods: Methods = None,
+    data: Data = "digits",
+    clients: Clients = 20,
+    partition: Partition = None,
+    transform: Transform = None,
+    label: Label = "label",
+    client: Client = "client",
+    model: Model = "mlp",
+    rounds: Rounds = 50,
+    fraction: FractionOf = 1.0,
+    sampled: Sampled = None,
+    seed: Seed = 0,
+    engine: EngineOption = "auto",
+    device: Device = "cpu",
+    json: Json = None,
+    picture: Picture = None,
+) -> None:
+    """Who counts how much, over time? Every client's weight in every round, and its loss.
+
+    METHODs are fedavg, term, afl, aaggff-s and aaggff-d unless given, without those that need every
+    client in every round where clients are sampled.
+
+    Example:
+      glocal study weights --transform 'rotate(90, clients=3)' --partition iid --picture weights.png
+    """
+    from glocal import plot
+    from glocal.studies import tables
+    from glocal.studies.decisions import weighted
+
+    found = _decided(locals(), methods, weighted)
+    _end({"weights": found}, tables.weights(found), json)
+    _draw(partial(plot.weights, found), picture, json)
+
+
+def _decided(
+    given: dict[str, Any], methods: list[str] | None, default: Callable[[bool], list[str]]
+) -> list[dict[str, Any]]:
+    """Each method's decisions; all methods are checked before one trains."""
+    from glocal.studies.decisions import check, decisions, everybody
+
+    settings = _begin(given, methods or [])
+    fed, arguments = settings.federation(), settings.fit_arguments()
+    arguments["response"] = given.get("response", "normal")
+    there = everybody(len(fed), settings.fraction, settings.sampled)
+    specs = list(dict.fromkeys(methods or default(there)))
+    for spec in specs:
+        check(fed, spec, **arguments)
+    with _reporter() as report:
+        return [decisions(fed, m, report=report, **arguments) for m in specs]
 
 
 def _begin(given: dict[str, Any], specs: list[str]) -> Settings:

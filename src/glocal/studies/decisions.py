@@ -1,21 +1,25 @@
 """Who counted how much, round by round, and what those decisions cost.
 
-Each method trains as it would. Before every round the received model's loss is taken at *all*
-clients, also those that are not sampled: a simulation can look, the method cannot. With p the
-weights that stood before the round and F those losses, the study adds up
+Hahn's dissertation, ch. III, figure 3.1: the cumulative objective of AAggFF by response transform.
+Each method trains as it would. Before every round the loss F of the model that goes out is taken at
+*all* clients, also at those not sampled: a simulation can look, the method cannot. With p the
+weights that stood before the round the study adds up
 
-- the *objective* ``Σ_t Σ_i p_i F_i``: smaller is better;
-- the *decision loss* ``−log(1 + ⟨p, r⟩)``, with responses r of AAggFF's transform, and the *regret*
-  against the best p in hindsight, with its bound where a theorem gives one.
+- the *objective* ``Σ_t Σ_i p_i F_i``;
+- the *decision loss* ``−log(1 + ⟨p, r⟩)``, with r the losses as responses
+  (:mod:`glocal.responses`), and the *regret* against the best p in hindsight.
 
-What stood before a round: AAggFF's and AFL's p; of a weighting that decides anew in each round,
-what it gave the round before, or the shares of examples where not everybody took part.
+What stood before a round: AAggFF's and AFL's p. Other weightings decide anew in each round, and
+what stands is what they gave the round before; where clients were absent, what everybody would have
+got for the losses there, and before the first round for equal ones.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,29 +29,42 @@ from glocal import rng, server
 from glocal.data.federation import Federation
 from glocal.decisions import best_fixed, decision_loss, regret
 from glocal.engines.base import Work
-from glocal.errors import GlocalError, unknown
-from glocal.fitting import Order, itself
-from glocal.local import Local
-from glocal.method import Method, Plan, Stage, as_plan
+from glocal.errors import GlocalError
+from glocal.fitting import Order, itself, threads_for
+from glocal.local import Functions, Local
+from glocal.method import as_plan
 from glocal.methods import resolve
 from glocal.methods.aaggff_d import lipschitz
+from glocal.place import Place
 from glocal.progress import Report, silent
-from glocal.responses import TRANSFORMS, responses
+from glocal.responses import TRANSFORMS, check_transform, responses
+from glocal.sampling import Fraction
 from glocal.spec import parse_call, split_plus
 from glocal.studies.repeats import about, interval
 from glocal.train import Progress, Training
-
-LOOK = 0x100C
-"""The key of looking, of which nothing is drawn."""
+from glocal.types import Params, Uplink
 
 
 @dataclass(frozen=True)
-class Kind:
+class Game:
     """How a method's losses become responses, and what a theorem says of its regret."""
 
     transform: str
     high: float
+    """Responses are from 0 to this."""
     bound: float | None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A training as it was looked at: T rounds of K clients."""
+
+    p: Tensor
+    """[T + 1, K]: the weights that stood before each round, and after the last."""
+    F: Tensor
+    """[T, K]: the loss, at everybody, of the model that went out."""
+    mean: Tensor
+    """[T]: of these the mean over the clients that took part."""
 
 
 def decisions(
@@ -61,146 +78,215 @@ def decisions(
     """Train ``method`` and add up what its decisions cost.
 
     Args:
-        fed: the clients' data.
-        method: a spec; one that follows losses, or any other to compare with.
-        response: the transform by which methods without one of their own are judged.
-        report: called with progress.
-        **arguments: as :func:`glocal.fit` takes them.
+        fed: Whose data.
+        method: A spec; one that follows losses, or any other to compare with.
+        response: The transform by which methods without one of their own are judged.
+        report: Told of progress.
+        arguments: For :func:`glocal.fit`.
     """
     order = Order(**arguments)
-    plan = _asking(method)
-    kind = kind_of(method, response, order, len(fed))
-    seen: list[dict[str, Tensor]] = []
+    seen = []
     for r in range(order.repeats):
         here = order.place(fed, r)
-        training = order.training(plan, here)
-        seen.append(
-            _watched(training, lambda t, r=r: report(order.title(method, r), t, order.rounds))
-        )
+        training = _training(order, method, here)
+        game = game_of(method, response, training)
+        with threads_for(here):
+            tick = partial(report, order.title(method, r))
+            seen.append(watch(training, training.begin(here.task.params), tick))
     return {
-        "method": method,
-        "transform": kind.transform,
-        "bound": kind.bound,
+        "study": "decisions",
         **about(fed, order.repeats, arguments),
-        **_sums(seen, kind),
-        "names": list(fed.names),
-        "weights": seen[0]["p"].tolist(),
-        "client_loss": seen[0]["F"].mean(0).tolist(),
+        "method": method,
+        "transform": game.transform,
+        "high": game.high,
+        "bound": game.bound,
+        **_sums(seen, game),
+        **_clients(seen[0], fed.names),
     }
 
 
-def _sums(seen: list[dict[str, Tensor]], kind: Kind) -> dict[str, Any]:
-    """Over rounds, of each repeat; curves are means over repeats."""
-    objective, suffered, best, regrets = [], [], [], []
-    for one in seen:
-        p, F = one["p"], one["F"]
-        r = torch.stack(
-            [
-                responses(row, kind.transform, kind.high, m)
-                for row, m in zip(F, one["mean"], strict=True)
-            ]
-        )
-        objective.append((p * F).sum(1).cumsum(0))
-        suffered.append(decision_loss(p, r).cumsum(0))
-        best.append(float(decision_loss(best_fixed(r), r).sum()))
-        regrets.append(regret(p, r))
-
-    def curve(rows: list[Tensor]) -> list[float]:
-        return [float(x) for x in torch.stack(rows).mean(0)]
-
-    return {
-        "objective": interval([float(x[-1]) for x in objective]),
-        "decision_loss": interval([float(x[-1]) for x in suffered]),
-        "best_fixed": interval(best),
-        "regret": interval([float(x[-1]) for x in regrets]),
-        "curves": {"objective": curve(objective), "regret": curve(regrets)},
-    }
+def check(fed: Federation, method: str, *, response: str = "normal", **arguments: Any) -> None:
+    """Refuse, before anything is trained, what :func:`decisions` would refuse."""
+    order = Order(**arguments)
+    game_of(method, response, _training(order, method, order.place(fed, 0)))
 
 
-def kind_of(method: str, response: str, order: Order, clients: int) -> Kind:
-    """AAggFF's own transform and range; the given one, over [0, 1/K], for everybody else."""
-    if response not in TRANSFORMS:
-        raise unknown("transform", response, TRANSFORMS)
-    share = order.sampled / clients if order.sampled else order.fraction
-    K, T = clients, order.rounds
+def by_transform(everybody: bool) -> list[str]:
+    """AAggFF under its six transforms, its own default first."""
+    name = "aaggff-s" if everybody else "aaggff-d"
+    return [f"{name}(transform={t})" for t in sorted(TRANSFORMS, key=lambda t: t != "normal")]
+
+
+def weighted(everybody: bool) -> list[str]:
+    """A few ways to weigh, without those that need everybody where clients are sampled."""
+    return ["fedavg", "term", *(["afl", "aaggff-s"] if everybody else []), "aaggff-d"]
+
+
+def everybody(clients: int, fraction: float, sampled: int | None) -> bool:
+    """Whether every client is in every round."""
+    return sampled == clients if sampled else Fraction(fraction).share(clients) == 1
+
+
+def game_of(method: str, response: str, training: Training) -> Game:
+    """AAggFF's own transform and range; for everybody else ``response`` and what AAggFF has there.
+
+    The theorems are about one sequence of decisions, and a plan's stages begin anew.
+    """
+    check_transform(response)
+    K, C, T = (getattr(training.setting, k) for k in ("clients", "fraction", "rounds"))
+    whole = len(training.plan.stages) == 1
     for part in split_plus(method):
         name, args, kwargs = parse_call(part)
         transform = str(kwargs.get("transform", args[0] if args else "normal"))
         if name == "aaggff-s":
-            return Kind(transform, 1 / K, 2 * (1 + math.log(1 + T / (16 * K))))
+            return Game(transform, 1 / K, 2 * (1 + math.log(1 + T / (16 * K))) if whole else None)
         if name == "aaggff-d":
-            constant = 1.0 if share == 1 else lipschitz(share)
-            return Kind(transform, share, 2 * constant * math.sqrt(T * math.log(K)))
-    return Kind(response, 1 / K, None)
+            L = 1.0 if C == 1 else lipschitz(C)
+            return Game(transform, C, 2 * L * math.sqrt(T * math.log(K)) if whole else None)
+    return Game(response, 1 / K if C == 1 else C, None)
 
 
-def _asking(spec: str) -> Plan:
-    """The method, its clients asked for their losses whether it needs them or not."""
-    plan = as_plan(resolve(spec))
+def _training(order: Order, method: str, here: Place) -> Training:
+    """What is to be watched; refuses what has no decisions, or some that nobody can know."""
+    plan = as_plan(resolve(method))
     if itself(plan) is not None:
         raise GlocalError("local has no server and decides nothing: leave it out.")
-
-    def asked(method: Method) -> Method:
-        return method.replace(weighting=replace(method.weights, needs_loss=True))
-
-    return Plan(tuple(Stage(asked(s.method), s.rounds, s.goal, s.name) for s in plan.stages))
-
-
-@dataclass(frozen=True)
-class _Looking:
-    """A client that receives, looks, and does not train."""
-
-    local: Local
-
-    phases = ()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.local, name)
+    training = order.training(plan, here)
+    for weights in (stage.method.weights for stage in plan.stages):
+        if weights.standing is None and training.setting.fraction < 1:
+            weights.weigh(weights.init(training.setting), _uplink(training, None, _Unsent()))
+    return training
 
 
-def _watched(training: Training, tick: Any) -> dict[str, Tensor]:
-    """All rounds: p as it stood, everybody's loss, and the mean loss of those who took part."""
-    progress = training.begin(training.task.params)
-    everyone = torch.arange(len(training.fed), device=training.fed.x.device)
-    n = training.fed.train.counts().to(torch.float64)
-    static = last = n / n.sum()
-    rows: list[tuple[Tensor, Tensor, Tensor]] = []
+class _Unsent(dict[str, Tensor]):
+    """The updates of clients that did not train: who asks for them is refused."""
+
+    def items(self) -> Any:
+        raise GlocalError(
+            "what the absent would count for cannot be known where weights follow the updates "
+            "that clients send (grad-norm, fedmgda): study these with every client in every round."
+        )
+
+
+def watch(
+    training: Training,
+    progress: Progress,
+    tick: Callable[[int, int], None] = lambda done, total: None,
+) -> Seen:
+    """All rounds that are left, looked at; they come out as they would have."""
+    p, F, mean = [_standing(training, progress)], [], []
     while progress.round < training.rounds:
-        weights = training.method(progress).weights
-        standing = weights.standing
-        p = standing(progress.server["weighting"], everyone) if standing else last
-        F = _losses(training, progress, everyone)
+        F.append(_losses(training, progress))
         training.one_round(progress)
-        tick(progress.round)
-        if progress.decision is None:  # nobody came
-            continue
-        ids, given = progress.decision.ids.cpu(), progress.decision.weights.cpu()
-        last = static
-        if len(ids) == len(everyone):
-            last = torch.zeros_like(static).index_copy(0, ids, (given / given.sum()).to(static))
-        rows.append((p.cpu(), F, F[ids].mean()))
-    p, F, mean = (torch.stack(column) for column in zip(*rows, strict=True))
-    return {"p": p, "F": F, "mean": mean}
+        p.append(_standing(training, progress, F[-1]))
+        took_part = progress.decision.ids.cpu() if progress.decision else slice(None)
+        mean.append(F[-1][took_part].mean())
+        tick(progress.round, training.rounds)
+    return Seen(torch.stack(p), torch.stack(F), torch.stack(mean))
 
 
-def _losses(training: Training, progress: Progress, everyone: Tensor) -> Tensor:
+def _standing(training: Training, progress: Progress, F: Tensor | None = None) -> Tensor:
+    """``p`` of everybody as things stand; ``F`` are the losses of the round that was last."""
+    weights, state = training.method(progress).weights, progress.server["weighting"]
+    uplink = _uplink(training, F, {})
+    if weights.standing is not None:
+        return weights.standing(state, uplink.ids).cpu()
+    last = progress.decision
+    if last is not None and len(last.ids) == len(training.fed):
+        p = last.weights
+    else:
+        p = weights.weigh(state, uplink)[0]
+    # A weighting may have a step of its own length, none if nobody has moved.
+    p = (p if float(p.sum()) > 0 else uplink.n).cpu().to(torch.float64)
+    return p / p.sum()
+
+
+def _uplink(training: Training, F: Tensor | None, update: Params) -> Uplink:
+    """What everybody would have sent, as far as it is known."""
+    n = training.fed.train.counts()
+    loss = torch.zeros(len(n), dtype=torch.float64) if F is None else F
+    return Uplink(_everyone(training), n, update, loss, {})
+
+
+def _everyone(training: Training) -> Tensor:
+    return torch.arange(len(training.fed), device=training.fed.x.device)
+
+
+def _losses(training: Training, progress: Progress) -> Tensor:
     """The loss, at every client, of the model it would now receive."""
-    method = training.method(progress)
+    method, everyone = training.method(progress), _everyone(training)
     local = method.client_half(training.task)
-    make = training.make(progress, local)
-    ids, kept = progress.clients.saved()
-    store = type(progress.clients).restored(len(everyone), ids, kept, training.fed.x.device)
     work = Work(
         task=training.task,
-        local=_Looking(local),
+        local=_looking(local),
         fed=training.fed,
         down=server.broadcast(method, progress.server, progress.round, training.setting),
         ids=everyone,
-        states=store.gather(everyone, make),
-        key=rng.key(LOOK, training.fed.x.device),
+        states=progress.clients.gather(everyone, training.make(progress, local)),
+        key=rng.key(0, everyone.device),  # of which nothing is drawn
         needs_loss=True,
     )
     loss = training.engine.round(work)[0].loss
-    if loss is None:
-        raise RuntimeError("an engine that was asked for losses gave none")
+    assert loss is not None
     return loss.cpu().to(torch.float64)
+
+
+def _looking(local: Local) -> Local:
+    """A client that looks at what it receives, and neither trains nor sends."""
+    return Functions(
+        batch_size=local.batch_size,
+        schedule=local.schedule,
+        phases=(),
+        init=local.init,
+        start=lambda task, down, client: {},
+        finish=lambda task, down, carry: ({}, {}, {}),
+        received=local.received,
+        candidates=local.candidates,
+    )
+
+
+def _sums(seen: list[Seen], game: Game) -> dict[str, Any]:
+    """Over rounds, in each repeat."""
+    objective, suffered, best, regrets, heaviest = [], [], [], [], []
+    for one in seen:
+        p, rounds = one.p[:-1], zip(one.F, one.mean, strict=True)
+        r = torch.stack([responses(F, game.transform, game.high, mean) for F, mean in rounds])
+        objective.append((p * one.F).sum(1).cumsum(0))
+        suffered.append(float(decision_loss(p, r).sum()))
+        best.append(float(decision_loss(best_fixed(r), r).sum()))
+        regrets.append(regret(p, r))
+        heaviest.append(float(one.p[-1].max()))
+    return {
+        "objective": interval([float(x[-1]) for x in objective]),
+        "decision_loss": interval(suffered),
+        "best_fixed": interval(best),
+        "regret": interval([float(x[-1]) for x in regrets]),
+        "heaviest": interval(heaviest),
+        "curves": {
+            "objective": [x.tolist() for x in objective],
+            "regret": [x.tolist() for x in regrets],
+        },
+    }
+
+
+def _clients(one: Seen, names: Sequence[str]) -> dict[str, Any]:
+    """Who counted how much in the first repeat, and for what loss."""
+    loss, weight = one.F.mean(0), one.p[1:].mean(0)
+    return {
+        "names": list(names),
+        "weights": one.p[1:].tolist(),
+        "client_loss": loss.tolist(),
+        "rank_correlation": rank_correlation(loss.tolist(), weight.tolist()),
+    }
+
+
+def rank_correlation(x: list[float], y: list[float]) -> float | None:
+    """Spearman's: 1 if whoever has more of one has more of the other; none if all are alike."""
+    import numpy as np
+    from scipy.stats import rankdata
+
+    # What differs by rounding alone is alike.
+    ranks = [rankdata(np.round(np.asarray(v) / max(v), 9)) for v in (x, y)]
+    if any(np.ptp(r) == 0 for r in ranks):
+        return None
+    return float(np.corrcoef(*ranks)[0, 1])

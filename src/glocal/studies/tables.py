@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 from glocal.show import short
@@ -155,3 +156,77 @@ def noise(found: Found) -> TextTable:
         _spread(found),
     ]
     return TextTable(["", "method", *found["noises"]], rows, 2, legend)
+
+
+def without_transform(one: Found) -> str:
+    """The method's spec, its transform left out where that is all the brackets say."""
+    return str(one["method"]).replace(f"(transform={one['transform']})", "")
+
+
+def decisions(found: Sequence[Found]) -> TextTable:
+    """A row for each method: what its weights cost, and what the best would have."""
+    rows = [
+        [
+            without_transform(one),
+            one["transform"],
+            *(_with_half(one[k], 1, 2) for k in ("objective", "decision_loss", "best_fixed")),
+            plain(one["regret"]),
+            "–" if one["bound"] is None else f"{one['bound']:.2f}",
+            percent(one["heaviest"]),
+        ]
+        for one in found
+    ]
+    head = ["method", "transform", "objective Σ", "decision loss Σ", "best fixed", "regret"]
+    K = found[0]["clients"]
+    legend = [
+        f"Before every round the loss F of the model that goes out is taken at all {K} clients: a "
+        "simulation can look, a server cannot. The weights p are those that stood before the "
+        "round, decided without these losses: AAggFF's and AFL's p; of other methods, what they "
+        "gave the round before (with sampling: would have given everybody).",
+        "Objective: Σ p F over clients and rounds. Decision loss: −log(1 + Σ p r) over rounds, "
+        "with r the losses as responses of that transform. Less is better of both. Best fixed: the "
+        "decision loss of the best p that never changes, known only afterwards. Regret: how much "
+        "more p suffered. Heaviest: the largest share of a client at the end (all alike: "
+        f"{100 / K:.1f} %).",
+        "Bound: a theorem says that the regret of aaggff-s or aaggff-d stays below this (with "
+        "sampling: in the mean over draws). Others have none, and are judged by --response. "
+        "Decision losses and regrets compare within one transform and one range of responses "
+        "alone: 0 to 1/K with aaggff-s, 0 to C, the share of clients in a round, with aaggff-d; "
+        "others have the one that fits (1/K with everybody, C with sampling).",
+        _spread(found[0]),
+    ]
+    return TextTable([*head, "bound", "heaviest %"], rows, 2, _wrapped(legend))
+
+
+def weights(found: Sequence[Found]) -> TextTable:
+    """A row for each method: who counts most and least at the end, and whether loss decides."""
+    rows = []
+    for one in found:
+        r = one["rank_correlation"]
+        ends = (cell for pick in (max, min) for cell in _ended(one, pick(one["weights"][-1])))
+        rows.append([one["method"], *ends, "–" if r is None else f"{r:+.3f}"])
+    head = ["method", "most weight", "× even", "mean loss", "least weight", "× even", "mean loss"]
+    legend = [
+        "Most, least weight: the client that counts most, or least, after the last round (n "
+        "alike: so many clients do); × even: its share, as a multiple of an even one, "
+        f"1/{found[0]['clients']}; mean loss: over rounds, of the model it received, on its "
+        "training data. Of clients that were absent it is what stood for them.",
+        "Rank correlation (Spearman's) of a client's mean loss and its mean weight: +1 if whoever "
+        "has the larger loss counts more, – if all count alike.",
+        "One split and seed: --seed takes another.",
+    ]
+    return TextTable([*head, "rank correlation"], rows, 2, _wrapped(legend))
+
+
+def _ended(one: Found, weight: float) -> list[str]:
+    """Who ended with this weight, how many times an even share that is, and their mean loss."""
+    K = one["clients"]
+    # Weights are computed in single precision here and there.
+    alike = [i for i, w in enumerate(one["weights"][-1]) if abs(w - weight) * K < 1e-6]
+    loss = sum(one["client_loss"][i] for i in alike) / len(alike)
+    who = one["names"][alike[0]] if len(alike) == 1 else f"{len(alike)} alike"
+    return [who, f"{K * weight:.2f}", f"{loss:.3f}"]
+
+
+def _wrapped(texts: Sequence[str]) -> list[str]:
+    return [line for text in texts for line in wrap(text, 100)]
