@@ -338,7 +338,11 @@ def decisions(found: Sequence[Mapping[str, Any]], path: Path) -> None:
             _line(left, [T * (1.02 + 0.02 * i)], [_last(one, first)], 1, color=colour, fmt=marker)
     less = f", minus that of {_named(first)}\n(the curves themselves nearly coincide)"
     _tidy(left, "round", "objective so far" + (less if several else ""))
-    _tidy(right, "round", "regret so far, to each method's own responses")
+    ranges = sorted({one["high"] for one in found})
+    apart = f"\n(they reach {', '.join(f'{h:.2g}' for h in ranges)}: not to be compared)"
+    _tidy(right, "round", "regret so far, to own responses" + (apart if ranges[1:] else ""))
+    for axes in (left, right):
+        axes.xaxis.get_major_locator().set_params(integer=True)
     figure.legend(loc="outside right center", fontsize=8, frameon=False)
     more = ["differences at the end are paired"] if several and first["repeats"] > 1 else []
     _save(figure, path, _cheapest(found), _note(first, *more))
@@ -401,7 +405,9 @@ def weights(found: Sequence[Mapping[str, Any]], path: Path) -> None:
     K = len(names)
     # A weight may be zero: what is below the scale has its lowest colour.
     shares = [np.log2(np.maximum(K * np.transpose(one["weights"]), 1e-9)) for one in found]
-    most = max(1.0, float(np.ceil(max(float(s.max()) for s in shares))))
+    most = max(0.1, *(float(s.max()) for s in shares))
+    if most > 1:
+        most = float(np.ceil(most))
     for axes, one, share in zip(panels.flat, found, shares, strict=False):
         drawn = axes.imshow(
             share[order],
@@ -423,20 +429,24 @@ def weights(found: Sequence[Mapping[str, Any]], path: Path) -> None:
         axes.set_ylabel("client, by mean loss (hardest on top)")
     below = min(float(s.min()) for s in shares) < -most
     bar = figure.colorbar(drawn, ax=panels, shrink=0.9, extend="min" if below else "neither")
-    ticks = range(-int(most), int(most) + 1)
-    bar.set_ticks(ticks, labels=[f"{2.0**t:g}×" if t >= 0 else f"1/{2**-t}×" for t in ticks])
+    ticks = np.linspace(-most, most, 2 * int(most) + 1 if most > 1 else 5).tolist()
+    bar.set_ticks(ticks, labels=[f"{2**t:.3g}×" for t in ticks])
     bar.set_label("weight, as a multiple of an even share")
-    title = _hardest(found, int(order[0]))
     # As many letters to a line as the figure is wide.
-    _save(figure, path, fill(title, int(10.5 * figure.get_figwidth())), _note(found[0]))
+    title = fill(
+        _hardest(found, int(order[0])), int(10.5 * figure.get_figwidth()), break_on_hyphens=False
+    )
+    _save(figure, path, title, _note(found[0]))
 
 
 def _hardest(found: Sequence[Mapping[str, Any]], client: int) -> str:
     """What the client of the largest loss counts for at the end."""
     K = found[0]["clients"]
-    shares = [f"{K * one['weights'][-1][client]:.1f} ({_named(one)})" for one in found]
-    shares[0] = shares[0].replace(" ", " even shares ", 1)
-    return f"Client {found[0]['names'][client]}, of the largest loss, ends with {', '.join(shares)}"
+    ends = [f"{K * one['weights'][-1][client]:.1f}" for one in found]
+    ends[0] += " even shares"
+    # With a space at which lines do not break.
+    shares = ", ".join(f"{e}\u00a0({_named(one)})" for e, one in zip(ends, found, strict=True))
+    return f"Client {found[0]['names'][client]}, of the largest loss, ends with {shares}"
 
 
 def fairness(found: Mapping[str, Any], path: Path) -> None:

@@ -169,7 +169,8 @@ def decisions(found: Sequence[Found]) -> TextTable:
         [
             without_transform(one),
             one["transform"],
-            *(_with_half(one[k], 1, 2) for k in ("objective", "decision_loss", "best_fixed")),
+            *(_with_half(one[k], 1, 2) for k in ("objective", "decision_loss")),
+            f"{one['best_fixed']['mean']:.2f}",  # the interval that matters is the regret's
             plain(one["regret"]),
             "–" if one["bound"] is None else f"{one['bound']:.2f}",
             percent(one["heaviest"]),
