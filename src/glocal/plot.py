@@ -100,7 +100,7 @@ def split_sweep(found: Sequence[Mapping[str, Any]], path: Path) -> None:
     for i, one in enumerate(found):
         x = [100 * s["local_share"] for s in one["splits"]]
         style: dict[str, Any] = {"color": COLOURS[i], "marker": MARKERS[i]}
-        _line(left, x, [s["mean"] for s in one["splits"]], label=_named(one), **style)
+        _line(left, x, [s["mean"] for s in one["splits"]], label=one["method"], **style)
         right.plot(
             x,
             [s["better_off"] for s in one["splits"]],

@@ -421,8 +421,12 @@ def _end(found: Any, text: TextTable, json: Path | None) -> None:
     if str(json) == "-":
         sys.stdout.write(figures.decode())
         return
+    head = text.head
+    if sys.stdout.isatty():
+        # Two lines, so that 100 columns have room for intervals.
+        head = [name.replace(" ", "\n", 1) for name in head]
     print()
-    show.table(text.head, text.rows, left=text.left)
+    show.table(head, text.rows, left=text.left)
     print()
     for line in text.legend:
         print(line)

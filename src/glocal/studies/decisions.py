@@ -43,6 +43,7 @@ from glocal.spec import parse_call, split_plus
 from glocal.studies.repeats import about, interval
 from glocal.train import Progress, Training
 from glocal.types import Params, Uplink
+from glocal.weighting import losses
 
 
 @dataclass(frozen=True)
@@ -179,10 +180,15 @@ def watch(
         F.append(_losses(training, progress))
         training.one_round(progress)
         p.append(_standing(training, progress, F[-1]))
-        took_part = progress.decision.ids.cpu() if progress.decision else slice(None)
-        mean.append(F[-1][took_part].mean())
+        mean.append(_there(progress, F[-1]).mean())
         tick(progress.round, training.rounds)
     return Seen(torch.stack(p), torch.stack(F), torch.stack(mean))
+
+
+def _there(progress: Progress, F: Tensor) -> Tensor:
+    """The losses of those who took part; of everybody if nobody came."""
+    last = progress.decision
+    return F if last is None or not len(last.ids) else F[last.ids.cpu()]
 
 
 def _standing(training: Training, progress: Progress, F: Tensor | None = None) -> Tensor:
@@ -226,9 +232,7 @@ def _losses(training: Training, progress: Progress) -> Tensor:
         key=rng.key(0, everyone.device),  # of which nothing is drawn
         needs_loss=True,
     )
-    loss = training.engine.round(work)[0].loss
-    assert loss is not None
-    return loss.cpu().to(torch.float64)
+    return losses(training.engine.round(work)[0])
 
 
 def _looking(local: Local) -> Local:
@@ -286,7 +290,7 @@ def rank_correlation(x: list[float], y: list[float]) -> float | None:
     from scipy.stats import rankdata
 
     # What differs by rounding alone is alike.
-    ranks = [rankdata(np.round(np.asarray(v) / max(v), 9)) for v in (x, y)]
+    ranks = [rankdata(np.round(np.asarray(v) / (max(v) or 1), 9)) for v in (x, y)]
     if any(np.ptp(r) == 0 for r in ranks):
         return None
     return float(np.corrcoef(*ranks)[0, 1])
