@@ -25,14 +25,22 @@ MEMORY = Memory("scaffold", no_memory().init, no_memory().broadcast, no_memory()
 class Private:
     name = "dp"
 
-    def client(self, update: Any, key: Any) -> Any:
-        return update
+    def init(self, setting: Any) -> Any:
+        return {}
 
-    def server(self, update: Any, cohort: int, setting: Any, key: Any) -> Any:
-        return update
+    def client(self, state: Any, update: Any, key: Any) -> Any:
+        return update, {}
 
-    def epsilon(self, setting: Any, rounds: int) -> float:
-        return 1.0
+    def server(self, state: Any, update: Any, said: Any, setting: Any, key: Any) -> Any:
+        return update, state
+
+    def check(self, setting: Any) -> None: ...
+
+    def allowed(self, setting: Any) -> int:
+        return 10
+
+    def spent(self, state: Any, setting: Any) -> dict[str, Any]:
+        return {"epsilon": 1.0}
 
 
 def test_every_slot_has_fedavgs_filler() -> None:
@@ -91,6 +99,11 @@ def test_plans() -> None:
     for rounds in (0, 1.5, -1):
         with pytest.raises(GlocalError, match="a stage lasts a whole number of rounds, or a share"):
             Stage(method, rounds=rounds)
+    private = method.replace(privacy=Private())
+    with pytest.raises(GlocalError, match="give all stages the same privacy, or none"):
+        Plan((Stage(method, rounds=2), Stage(private)))
+    with pytest.raises(GlocalError, match="validation data, which dp does not protect: give the"):
+        Plan((Stage(private, goal=0.9), Stage(private)))
     assert [Stage(method, rounds=r).length(10) for r in (None, 3, 0.25, 0.01)] == [None, 3, 2, 1]
     for goal in (0.0, 1.1, -1.0):
         with pytest.raises(GlocalError, match="goal is an accuracy above 0 and up to 1"):

@@ -233,7 +233,7 @@ def test_a_weighting_with_a_number_for_each_client_begins_anew() -> None:
 
 
 def test_a_weighting_that_needs_everybody_gives_way() -> None:
-    """AAggFF-S decides over all clients at once: the rounds of one newcomer are not its business."""
+    """AAggFF-S decides over all clients at once: those of one newcomer are not its business."""
     joined = join_("aaggff-s")
     assert joined.before.progress.server["weighting"]["p"].shape == (5,)
     assert joined.after.progress.server["weighting"] == {}

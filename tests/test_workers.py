@@ -114,7 +114,9 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks into /proc")
-def test_ctrl_c_leaves_nobody_running(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nobody_is_left_running(how: signal.Signals, tmp_path: Path) -> None:
+    """Neither after Ctrl-C, which reaches everybody, nor when the parent alone is killed."""
     command = [sys.executable, "-m", "glocal", "compare", "fedavg", "ditto", "--rounds", "100000"]
     process = subprocess.Popen(
         [*command, "--jobs", "2", "--out", str(tmp_path / "out")],
@@ -130,15 +132,19 @@ def test_ctrl_c_leaves_nobody_running(tmp_path: Path) -> None:
             time.sleep(0.1)
         workers_of = children(process.pid)
         assert len(workers_of) >= 2
-        os.killpg(process.pid, signal.SIGINT)
+        if how == signal.SIGINT:
+            os.killpg(process.pid, how)
+        else:
+            process.kill()
         _, err = process.communicate(timeout=120)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-    assert process.returncode == 130
-    assert "Traceback" not in err
-    assert "stopped" in err
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "Traceback" not in err
+        assert "stopped" in err
     for _ in range(100):
         if not any(alive(pid) for pid in workers_of):
             break

@@ -9,14 +9,16 @@ seen, then says what the choice was worth.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from glocal import tree
 from glocal.adapt import Public, Technique, adapt
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
@@ -46,6 +48,8 @@ class After:
     by: list[str]
     """Which that is; ``none`` where the client stays with the model it was given."""
     val_accuracy: Tensor
+    models: Params | None = field(default=None, repr=False)
+    """Those of ``outcome``, stacked, where they were to be kept."""
 
 
 def after(
@@ -57,10 +61,12 @@ def after(
     seed: int,
     *,
     public: Public | None = None,
+    keep: bool = False,
     tick: Callable[[int, int], None] = lambda done, total: None,
 ) -> After:
     """Adapt by every technique that is wanted, and pick each client's best on validation data."""
     found: dict[str, Outcome] = {}
+    kept: list[Params] = []
     accuracy, loss, moved = [], [], []
     total = sum(t.max_epochs for t in wanted)
     before = 0
@@ -81,13 +87,16 @@ def after(
         loss.append(one.val_loss.cpu())
         moved.append(one.epoch.cpu() > 0)
         before += technique.max_epochs
+        if keep:
+            kept.append(models)
     top, names = torch.stack(accuracy), list(found)
     best = torch.where(top == top.amax(0), torch.stack(loss), torch.inf).argmin(0)
     clients = torch.arange(len(fed))
     picked = compose([found[names[int(i)]] for i in best], range(len(fed)))
     stayed = ~torch.stack(moved)[best, clients]
     by = ["none" if stayed[k] else names[int(best[k])] for k in range(len(fed))]
-    return After(found, picked, by, top[best, clients])
+    chosen = tree.map(lambda x: x[best, clients], tree.stack(kept)) if keep else None
+    return After(found, picked, by, top[best, clients], chosen)
 
 
 def compose(chosen: Sequence[Outcome], clients: Sequence[int]) -> Outcome:
@@ -117,6 +126,7 @@ def add_adapted(
         row |= {f"adapted_{name}": now[name] for name in ("accuracy", "benefit", "low", "high")}
         row["adapted_verdict"] = now["verdict"]
         row["adapted_by"] = repeats[0].by[k]
+        row["complexity"] = complexity(trials[0].fed, k)
     kept = ("mean", "worst10", "best10", "gini", "gap", "benefit")
     summary |= {f"adapted_{name}": figures[name] for name in kept}
     for name in ("better_off", "worse_off", "undecided"):
@@ -128,6 +138,12 @@ def add_adapted(
         "techniques": _by_technique(trials, repeats),
         "worse_off_in_each": _counted(worse_off_in_each(trials), worse_off_in_each(changed)),
     }
+
+
+def complexity(fed: Federation, k: int) -> float:
+    """How varied a client's data is: the entropy of its training labels' shares, in bits."""
+    shares = torch.bincount(fed.y[fed.train.of(k)].flatten(), minlength=fed.classes).double()
+    return float(torch.special.entr(shares / shares.sum()).sum() / math.log(2))
 
 
 def _by_technique(trials: Sequence[Trial], repeats: Sequence[After]) -> dict[str, Any]:

@@ -12,10 +12,14 @@ import click
 import typer
 
 from glocal.commands import studies
+from glocal.commands.adapt import adapt
 from glocal.commands.fairness import fairness
 from glocal.commands.newcomer import newcomer
+from glocal.commands.privacy import BareJson, privacy
+from glocal.commands.robustness import robustness
 from glocal.errors import GlocalError
 from glocal.options import (
+    Adapt,
     Augment,
     Client,
     Clients,
@@ -88,6 +92,7 @@ def compare(
     yardstick: Yardstick = "local",
     validate_every: ValidateEvery = 0,
     new_test: NewTest = False,
+    adapt: Adapt = None,
     against: Annotated[
         str | None,
         typer.Option(
@@ -95,6 +100,15 @@ def compare(
             rich_help_panel="Judging",
         ),
     ] = None,
+    choose: Annotated[
+        bool,
+        typer.Option(
+            "--choose",
+            help="Add a row in which each client chooses among all of these and being alone, on "
+            "its own validation data (always there with --adapt).",
+            rich_help_panel="Judging",
+        ),
+    ] = False,
     seed: Seed = 0,
     engine: EngineOption = "auto",
     device: Device = "cpu",
@@ -119,7 +133,7 @@ def compare(
     specs = list(dict.fromkeys(methods or DEFAULT_COMPARISON))
     if against is not None and against not in specs:
         raise GlocalError(f"--against {against} is not among the methods compared: add it to them.")
-    _train(specs, settings, out, json, kind="compare", against=against)
+    _train(specs, settings, out, json, kind="compare", against=against, choose=choose)
 
 
 @app.command()
@@ -150,6 +164,7 @@ def run(
     yardstick: Yardstick = "local",
     validate_every: ValidateEvery = 0,
     new_test: NewTest = False,
+    adapt: Adapt = None,
     seed: Seed = 0,
     engine: EngineOption = "auto",
     device: Device = "cpu",
@@ -240,6 +255,9 @@ def bench(
 
 app.command()(newcomer)
 app.command()(fairness)
+app.command()(adapt)
+app.command()(robustness)
+app.command(cls=BareJson)(privacy)
 
 
 def _train(
@@ -249,9 +267,11 @@ def _train(
     json: Path | None,
     kind: str,
     against: str | None = None,
+    choose: bool = False,
 ) -> None:
     """Train, show, and keep every method in a folder of its own."""
     from glocal import results, runs
+    from glocal.fitting import CHOICE, choice
     from glocal.methods import resolve
     from glocal.progress import reporter
     from glocal.show import show_clients, show_comparison
@@ -285,6 +305,8 @@ def _train(
         for made in (root, root.parent) if out is None else (root,):
             if made.is_dir() and not any(made.iterdir()):
                 made.rmdir()
+    if choose or settings.adapt is not None:
+        done[CHOICE] = choice(done, fed)
     if against is not None:
         for run in done.values():
             run.summary["against"] = {against: results.against(run.summary, done[against].summary)}

@@ -10,6 +10,11 @@ from torch import Tensor
 
 from glocal import tree
 from glocal.types import Params
+from glocal.weighting import Setting
+
+
+def _any(setting: Setting) -> None:
+    """Nothing to refuse."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,11 @@ class Combine:
     combine: Callable[[Params, Tensor], Params]
     weighted: bool = True
     """Whether the weights are used; a combiner that ignores them refuses an explicit weighting."""
+    robust: bool = False
+    """Whether it is made for hostile clients: an update that is not finite is then left out, where
+    else it would stop the run."""
+    check: Callable[[Setting], None] = _any
+    """Raises, before anyone trains, where a round would have too few clients."""
 
 
 def mean() -> Combine:

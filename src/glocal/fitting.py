@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,10 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glocal import newtest, place, runs, server, tree
+from glocal import attacks, newtest, place, poison, runs, server, tree
+from glocal.adapt import Public, techniques
+from glocal.adapted import After, Offer, add_adapted, after, choose
 from glocal.data.federation import Federation
-from glocal.errors import GlocalError
-from glocal.evaluate import Outcome, outcomes, pick
+from glocal.errors import ClientError, GlocalError
+from glocal.evaluate import Outcome, outcomes, pick, score
+from glocal.honest import Struck, add_attack
 from glocal.ledger import Ledger, published
 from glocal.method import Method, Plan, as_plan
 from glocal.methods import resolve
@@ -66,6 +70,9 @@ class Run:
     """The first repeat as it stood after its last round, for judging further; not in files."""
     yardstick: bool = False
     """Whether this is the yardstick itself: its benefit is 0 by definition."""
+    repeats: tuple[Repeat, ...] = field(default=(), repr=False)
+    """What each repeat came to, and (``alone``) the yardstick in each; not in files."""
+    alone: tuple[Repeat, ...] = field(default=(), repr=False)
 
     def save(self, folder: str | Path) -> None:
         """Write ``result.json`` and the models to a new folder."""
@@ -96,7 +103,14 @@ class Repeat:
     engine: str
     model_name: str
     parameters: int
+    val_accuracy: Tensor
+    """[clients] of the model each client uses: what a choice goes by."""
+    adapted: After | None = None
     trained: Trained | None = field(default=None, repr=False)
+    struck: Struck | None = None
+    """What an attack came to, where there was one."""
+    privacy: dict[str, Any] | None = None
+    """What was spent, and what that assumes."""
 
     def figures(self) -> Repeat:
         """Without the models, which may be large: those of the first repeat are kept, no others."""
@@ -122,8 +136,15 @@ class Order:
     yardstick: Method | str | None = None
     validate_every: int = 0
     new_test: bool = False
+    adapt: str | None = None
+    public: Public | None = None
+    attack: str | None = None
 
     def __post_init__(self) -> None:
+        if self.attack is not None:
+            attacks.parse(self.attack)
+        if self.adapt is not None:
+            techniques(self.adapt)
         check_whole(rounds=self.rounds, repeats=self.repeats)
         seed = self.seed
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
@@ -150,14 +171,21 @@ class Order:
 
     def training(self, plan: Plan, here: Place) -> Training:
         """The rounds of a plan; refuses what does not fit the model or the sampling."""
+        adversary, fed = None, here.fed
+        if self.attack is not None:
+            # Of all repeats the same clients, so that what became of the others can be pooled.
+            adversary = attacks.parse(self.attack).on(fed, self.seed)
+            fed = adversary.poisoned(fed)
         sampler = _sampler(self.fraction, self.sampled, self.poisson, len(here.fed))
         rounds, every = self.rounds, self.validate_every
         training = Training(
-            plan, here.task, here.fed, here.engine, sampler, rounds, here.seed, every
+            plan, here.task, fed, here.engine, sampler, rounds, here.seed, every, adversary
         )
         for stage in plan.stages:
             stage.method.shared_names(here.task)
             stage.method.weights.init(training.setting)
+            stage.method.combine.check(training.setting)
+            server.check_privacy(stage.method, here.task, training.setting)
         return training
 
     def by_itself(self, alone: Alone, here: Place, tick: Callable[[int, int], None]) -> Repeat:
@@ -167,23 +195,26 @@ class Order:
         if self.new_test:
             together = newtest.stacked(here.task, here.fed, here.engine, yard.models)
         states = {"ids": torch.arange(len(here.fed)), **yard.models}
-        return Repeat(judged, Ledger(), {}, states, [], 0, together, *_facts(here))
+        val = yard.val_accuracy
+        return Repeat(judged, Ledger(), {}, states, [], 0, together, *_facts(here), val)
 
     def federated(
-        self, plan: Plan, here: Place, on_round: Callable[[Progress], None] = lambda progress: None
+        self,
+        plan: Plan,
+        here: Place,
+        on_round: Callable[[Progress], None] = lambda progress: None,
+        on_epoch: Callable[[int, int], None] = lambda done, total: None,
     ) -> Repeat:
-        """Clients train together."""
+        """Clients train together, and then adapt what they got, where that was asked for."""
         training = self.training(plan, here)
-        done = training.run(training.begin(here.task.params), on_round)
-        judged = outcomes(
-            here.task,
-            here.fed,
-            here.engine,
-            training.models(done),
-            pool=pool_is_valid(here.fed),
-            one_for_all=training.one_for_all(done),
-        )
+        done, stopped = self._rounds(training, here, on_round)
         trained = Trained(training, done)
+        judged, given, val = judge(trained, here.fed)
+        adapted = None
+        if self.adapt is not None:
+            wanted = techniques(self.adapt)
+            where = (here.task, here.fed, here.engine)
+            adapted = after(*where, wanted, given, here.seed, public=self.public, tick=on_epoch)
         ids, states = done.clients.saved()
         return Repeat(
             judged,
@@ -194,8 +225,25 @@ class Order:
             _published(training, done),
             newtest.new_test(trained) if self.new_test else None,
             *_facts(here),
+            val,
+            adapted,
             trained,
+            struck(training, here, given, stopped),
+            _spent(training, done),
         )
+
+    def _rounds(
+        self, training: Training, here: Place, on_round: Callable[[Progress], None]
+    ) -> tuple[Progress, int | None]:
+        """All rounds; or those until an attack left nothing finite to train, and which that was."""
+        progress = training.begin(here.task.params)
+        try:
+            return training.run(progress, on_round), None
+        except ClientError:
+            if training.adversary is None:
+                raise
+            # That the federation ends there is what was to be found out: it is judged as it stands.
+            return progress, progress.round + 1
 
     def run(
         self,
@@ -215,8 +263,17 @@ class Order:
         rows = client_table(trials)
         summary = summarise(rows, trials)
         summary["rounds"] = 0 if yardstick else self.rounds
+        if first.privacy is not None:
+            summary |= {k: first.privacy[k] for k in ("epsilon", "rounds")}
+            summary["privacy"] = first.privacy
         summary["params_published"] = first.published
         summary["parameters"] = first.parameters
+        changed = [mine.adapted for mine in own if mine.adapted is not None]
+        if changed:
+            add_adapted(rows, summary, trials, changed)
+        struck = [mine.struck for mine in own if mine.struck is not None]
+        if self.attack is not None and struck:
+            add_attack(rows, summary, self.attack, struck)
         found = [mine.together for mine in own if mine.together is not None]
         if found:
             summary["new_test"] = newtest.mean(found)
@@ -231,6 +288,8 @@ class Order:
             "seed": self.seed,
             "engine": first.engine,
             "device": self.device,
+            **({"adapt": self.adapt} if self.adapt is not None else {}),
+            **({"attack": self.attack} if self.attack is not None else {}),
         }
         return Run(
             method=name,
@@ -243,6 +302,8 @@ class Order:
             settings=settings,
             trained=first.trained,
             yardstick=yardstick,
+            repeats=tuple(own),
+            alone=tuple(alone),
         )
 
     def line(self, line: Mapping[str, Any], repeat: int) -> dict[str, Any]:
@@ -254,10 +315,68 @@ class Order:
         return f"{what} ({repeat + 1} of {self.repeats})" if self.repeats > 1 else what
 
 
+def choice(done: Mapping[str, Run], fed: Federation) -> Run:
+    """What becomes of clients that choose, among all these runs, on their own validation data.
+
+    Everything chosen from must have been trained, so all of its traffic counts.
+    """
+    offers = {name: run for name, run in done.items() if not run.yardstick}
+    if not offers:
+        raise GlocalError("there is nothing to choose from but being alone: add a method.")
+    first = next(iter(offers.values()))
+    trials, picks = [], []
+    for r, alone in enumerate(first.alone):
+        fold = fed.fold(r) if r else fed
+        others = {}
+        for name, run in offers.items():
+            one = run.repeats[r]
+            others[name] = Offer(one.outcome, one.val_accuracy)
+            if one.adapted is not None:
+                others[f"{name}, adapted"] = Offer(one.adapted.outcome, one.adapted.val_accuracy)
+        own = Offer(alone.outcome, alone.val_accuracy)
+        outcome, chosen = choose(own, others, fold.val.counts())
+        trials.append(Trial(fold, outcome, alone.outcome, Ledger()))
+        picks.append(chosen)
+    rows = client_table(trials)
+    for row, name in zip(rows, picks[0], strict=True):
+        row["model"] = name
+    summary = summarise(rows, trials)
+    summary["rounds"], summary["parameters"] = first.summary["rounds"], first.summary["parameters"]
+    for count in ("params_up", "params_down", "params_published"):
+        summary[count] = sum(run.summary[count] for run in offers.values())
+    summary["choice"] = dict(Counter(name for chosen in picks for name in chosen))
+    settings = {**first.settings, "method": CHOICE}
+    return Run(CHOICE, {}, rows, summary, [], dict(fed.describe), {}, settings)
+
+
+CHOICE = "choice"
+"""What the row of a comparison is called in which each client chooses."""
+
+
 def itself(plan: Plan) -> Alone | None:
     """The plan as a way of being alone, if it is one."""
     own = plan.stages[0].method.local if len(plan.stages) == 1 else None
     return own if isinstance(own, Alone) else None
+
+
+def judge(trained: Trained, fed: Federation) -> tuple[Outcome, Params, Tensor]:
+    """What every client's model does on ``fed``, these models, and their validation accuracies.
+
+    An attack may have changed the data that was trained on: clients are judged on what is theirs.
+    """
+    t = trained.training
+    judged = outcomes(
+        t.task,
+        fed,
+        t.engine,
+        t.models(trained.progress),
+        pool=pool_is_valid(fed),
+        one_for_all=t.one_for_all(trained.progress),
+    )
+    given = trained.models()
+    everyone = torch.arange(len(fed), device=fed.x.device)
+    val, _ = score(t.task, fed, t.engine, given, fed.val, everyone)
+    return judged, given, val
 
 
 @contextmanager
@@ -272,8 +391,25 @@ def threads_for(here: Place) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def struck(training: Training, here: Place, models: Params, stopped: int | None) -> Struck | None:
+    """What the attack came to, if there was one."""
+    adversary = training.adversary
+    if adversary is None:
+        return None
+    mark = adversary.attack.trigger
+    if mark is None:
+        return Struck(adversary.who, stopped, None)
+    success = poison.success(mark, here.task, here.fed, here.engine, models)
+    return Struck(adversary.who, stopped, success)
+
+
 def _facts(here: Place) -> tuple[str, str, int]:
     return here.engine.name, here.model_name, tree.count(here.task.params)
+
+
+def _spent(training: Training, done: Progress) -> dict[str, Any] | None:
+    privacy = training.method(done).privacy
+    return privacy.spent(done.server["privacy"], training.setting) if privacy else None
 
 
 def _published(training: Training, done: Progress) -> int:
@@ -305,6 +441,9 @@ def fit(
     yardstick: Method | str | None = None,
     validate_every: int = 0,
     new_test: bool = False,
+    adapt: str | None = None,
+    public: Public | None = None,
+    attack: str | None = None,
     progress: bool | Report | None = None,
     name: str | None = None,
     on_line: Callable[[dict[str, Any]], None] = lambda line: None,
@@ -332,6 +471,11 @@ def fit(
         validate_every: record validation accuracy each so many rounds (0: after the last).
         new_test: also judge all clients' models together on data of unknown origin
             (:mod:`glocal.newtest`).
+        adapt: how each client adapts what it got: ``"best"``, ``"fine-tune"``, ``"freeze-base"``,
+            ``"ewc"``, ``"distill"``, with settings, joined by ``+`` (:mod:`glocal.adapt`).
+        public: inputs and labels that are nobody's, for ``ewc(fisher=public)``.
+        attack: what malicious clients do, as in ``"sign-flip(share=0.2)"``
+            (:mod:`glocal.attacks`).
         progress: show bars: on a terminal by default; or a function (what, done, total).
         name: what to call the run; the spec as typed by default.
         on_line: called with each round's line of the history.
@@ -354,7 +498,12 @@ def fit(
         yardstick=yardstick,
         validate_every=validate_every,
         new_test=new_test,
+        adapt=adapt,
+        public=public,
+        attack=attack,
     )
+    if attack is not None and itself(plan) is not None:
+        raise GlocalError("local sends nothing, so no attack can reach it: leave the attack out.")
     own: list[Repeat] = []
     alone: list[Repeat] = []
     with reporter(progress) as report:
@@ -373,7 +522,8 @@ def fit(
                     report(title, done.round, rounds)
                     on_line(order.line(done.history[-1], r))
 
-                one = order.federated(plan, here, on_round)
+                on_epoch = partial(report, order.title(f"{name}, adapting", r))
+                one = order.federated(plan, here, on_round, on_epoch)
                 own.append(one.figures() if r else one)
     return order.run(name, fed, own or alone, alone)
 

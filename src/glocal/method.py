@@ -18,7 +18,7 @@ from glocal.optim import Optimizer, sgd
 from glocal.privacy import Privacy
 from glocal.sharing import KeepPrivate, Selector, everything
 from glocal.task import Task
-from glocal.weighting import Weighting, by_examples, uniform
+from glocal.weighting import Weighting, by_examples, uniform, uniform_expected
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,12 @@ class Method:
 
     def __post_init__(self) -> None:
         named = self.weighting.name if self.weighting else None
+        if self.combine.robust and self.memory.name != "none":
+            raise GlocalError(
+                f"{self.memory.name} also moves by a mean of what clients send, which one of them "
+                f"can spoil, so {self.combine.name} would protect nothing: use fedavg or fedprox "
+                "as the base."
+            )
         if not self.combine.weighted and named:
             raise GlocalError(
                 f"{self.combine.name} does not use weights, so {named} would do nothing: "
@@ -61,7 +67,7 @@ class Method:
                 f"{self.privacy.name} protects the update alone, and {self.memory.name} sends more "
                 "than that: use fedavg or fedprox as the base."
             )
-        if not self.combine.weighted:
+        if self.combine.robust or not self.combine.weighted:
             raise GlocalError(
                 f"{self.privacy.name} adds noise made for a mean, so {self.combine.name} cannot go "
                 "with it: leave one of the two out."
@@ -70,10 +76,11 @@ class Method:
     @property
     def weights(self) -> Weighting:
         """The weighting in force."""
+        if self.privacy is not None:
+            return uniform_expected()
         if self.weighting is not None:
             return self.weighting
-        plain = self.privacy is not None or not self.combine.weighted
-        return uniform() if plain else by_examples()
+        return by_examples() if self.combine.weighted else uniform()
 
     def shared_names(self, task: Task) -> frozenset[str]:
         """Which of the task's parameters travel."""
@@ -140,6 +147,17 @@ class Plan:
                 raise GlocalError(
                     f"stage {stage.name!r} never ends, and others follow: give it rounds or a goal."
                 )
+        private = [stage.method.privacy for stage in self.stages]
+        if any(p != private[0] for p in private):
+            raise GlocalError(
+                "what one stage sends another cannot protect any more: give all stages the same "
+                "privacy, or none."
+            )
+        if private[0] is not None and any(stage.goal is not None for stage in self.stages):
+            raise GlocalError(
+                f"a goal looks at the clients' validation data, which {private[0].name} does not "
+                "protect: give the stage a number of rounds instead."
+            )
 
 
 def as_plan(method: Method | Plan) -> Plan:

@@ -93,6 +93,11 @@ def join(
             f"with {name} there is nothing to join: leave it out, every newcomer is set against "
             "what it could do alone."
         )
+    if any(stage.method.privacy for stage in plan.stages):
+        raise GlocalError(
+            f"what joining costs in privacy is not accounted for, so {name} would promise too "
+            "much: leave the privacy out."
+        )
     check_whole(rounds=rounds, join_rounds=join_rounds, seeds=seeds)
     if own_epochs != 0:
         check_whole(own_epochs=own_epochs)

@@ -102,6 +102,14 @@ NewTest = Annotated[
         rich_help_panel="Judging",
     ),
 ]
+Adapt = Annotated[
+    str | None,
+    typer.Option(
+        help="Let each client adapt what it got: fine-tune, freeze-base, ewc, distill, with "
+        "settings and joined by +, or best (all of them, and of those each client's best).",
+        rich_help_panel="Judging",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Of everything drawn: same seed, same result.")]
 EngineOption = Annotated[
     str,

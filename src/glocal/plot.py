@@ -487,6 +487,156 @@ def fairness(found: Mapping[str, Any], path: Path) -> None:
     _save(figure, path, _worst_tenth(found, scale), note)
 
 
+ADAPTED = ("fine-tune", "freeze-base", "ewc", "distill", "none")
+"""Techniques in the order of their colours and markers."""
+
+
+def adaptation(found: Mapping[str, Any], path: Path) -> None:
+    """Who gains over being alone, after adapting, and by which technique: a row a method."""
+    runs = {name: one for name, one in found["methods"].items() if "adapted" in one["summary"]}
+    figure = _figure(14, 3.7 * len(runs) + 0.4)
+    panels = figure.subplots(len(runs), 4, sharey=False, squeeze=False)
+    used = {r["adapted_by"] for one in runs.values() for r in one["clients"]}
+    used |= {name for one in runs.values() for name in one["summary"]["adapted"]["techniques"]}
+    for row, (name, one) in zip(panels, runs.items(), strict=True):
+        _dots(row[:3], one["clients"], used)
+        _cumulative(row[3], one)
+        row[0].set_title(name, fontsize=10, fontweight="bold", loc="left")
+    last = panels[-1]
+    for axes, label in zip(
+        last,
+        (
+            "accuracy of the model alone (%)",
+            "training examples",
+            "label entropy of the client's data (bits)",
+            "clients, by accuracy alone (lowest first)",
+        ),
+        strict=True,
+    ):
+        axes.set_xlabel(label)
+    _one_legend(figure, used)
+    about, made = found["data"], found["settings"]
+    dealt = ", ".join([str(about.get("partition")), *about.get("transforms", [])])
+    note = (
+        f"{about.get('data')}, {dealt}, {len(one['clients'])} clients · {made['model']}, "
+        f"{made['rounds']} rounds · 1 split and seed · a dot is a client, its colour the technique "
+        "chosen on its validation data · shaded: less than alone"
+    )
+    _save(figure, path, _before_and_after(runs), note)
+
+
+def _dots(panels: Any, clients: Sequence[Mapping[str, Any]], used: set[str]) -> None:
+    """A dot a client: what the adapted model is above the model alone, against three features."""
+    gains = [100 * r["adapted_benefit"] for r in clients]
+    margin = 0.08 * max(1.0, max(gains) - min(gains))
+    low, high = min([*gains, -2 * margin]) - margin, max([*gains, 2 * margin]) + margin
+    features = (
+        [100 * r["local_accuracy"] for r in clients],
+        [r["n_train"] for r in clients],
+        [r["complexity"] for r in clients],
+    )
+    for i, (axes, x) in enumerate(zip(panels, features, strict=True)):
+        axes.axhspan(low, 0, color="#f3e3dd", zorder=0, linewidth=0)
+        axes.axhline(0, color=GREY, linewidth=1)
+        for name in (t for t in ADAPTED if t in used):
+            mine = [k for k, r in enumerate(clients) if r["adapted_by"] == name]
+            style = _technique(name)
+            axes.plot(
+                [x[k] for k in mine],
+                [gains[k] for k in mine],
+                linestyle="",
+                marker=style["marker"],
+                color=style["color"],
+                markersize=7 if style["marker"] == "^" else 6,  # a triangle looks smaller
+                markeredgecolor="white",
+                markeredgewidth=0.6,
+            )
+        _how_many(axes, [(x[k], gains[k]) for k in range(len(clients))])
+        _tidy(axes, "", "adapted − alone (points)" if i == 0 else "")
+        axes.set_ylim(low, high)
+        if i:
+            axes.tick_params(labelleft=False)
+    if max(features[2]) - min(features[2]) < 0.1:
+        middle = sum(features[2]) / len(clients)
+        panels[2].set_xlim(middle - 0.3, middle + 0.3)  # a tick for each digit would look like news
+
+
+def _how_many(axes: Axes, dots: Sequence[tuple[float, float]]) -> None:
+    """Beside dots that lie on each other: of how many clients they are."""
+    counts: dict[tuple[float, float], int] = {}
+    for x, y in dots:
+        place = round(x, 1), round(y, 1)
+        counts[place] = counts.get(place, 0) + 1
+    for place, n in counts.items():
+        if n > 1:
+            style: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "color": GREY}
+            axes.annotate(f"×{n}", place, xytext=(0, 6), ha="center", **style)
+
+
+def _cumulative(axes: Axes, one: Mapping[str, Any]) -> None:
+    """Points gained over the federated model, client after client, by each technique for all."""
+    import numpy as np
+
+    summary = one["summary"]
+    order = np.argsort([r["local_accuracy"] for r in one["clients"]], kind="stable")
+    before = np.mean(summary["accuracies"], axis=0)
+    axes.axhline(0, color=GREY, linewidth=1)
+    curves = {
+        name: np.mean(t["accuracies"], axis=0)
+        for name, t in summary["adapted"]["techniques"].items()
+    }
+    for i, (name, after) in enumerate(curves.items()):
+        total = np.concatenate([[0.0], np.cumsum(100 * (after - before)[order])])
+        every = _every(2 * i, len(total), 5)
+        axes.plot(range(len(total)), total, markevery=every, **_technique(name))
+    if len(curves) > 1:
+        best = np.mean(summary["adapted"]["accuracies"], axis=0)
+        total = np.concatenate([[0.0], np.cumsum(100 * (best - before)[order])])
+        axes.plot(range(len(total)), total, color="#000000", linestyle=":", linewidth=1.6)
+    _tidy(axes, "", "adapted − before, summed (points)")
+    axes.locator_params(axis="x", integer=True)
+
+
+def _technique(name: str) -> dict[str, Any]:
+    """How a technique is drawn, in all panels the same."""
+    if name == "none":
+        return {"color": GREY, "marker": "X", "linewidth": 1.2, "markersize": 5}
+    i = ADAPTED.index(name)
+    return {"color": COLOURS[i], "marker": MARKERS[i], "linewidth": 1.2, "markersize": 5}
+
+
+def _one_legend(figure: Figure, used: set[str]) -> None:
+    """For all panels."""
+    from matplotlib.lines import Line2D
+
+    words = {"none": "none: stays with what it got"}
+    shown = [
+        Line2D([], [], linestyle="" if t == "none" else "-", label=words.get(t, t), **_technique(t))
+        for t in ADAPTED
+        if t in used
+    ]
+    if len(used - {"none"}) > 1:
+        best = Line2D([], [], color="#000000", linestyle=":", linewidth=1.6)
+        best.set_label("each client's best")
+        shown.append(best)
+    # Below the title, which may need the whole width.
+    figure.legend(
+        handles=shown, loc="outside lower right", ncols=len(shown), fontsize=8, frameon=False
+    )
+
+
+def _before_and_after(runs: Mapping[str, Any]) -> str:
+    """How many are better and worse off than alone, before and after."""
+    counts = [
+        ", ".join(
+            f"{one['summary'][f'{off}_off']} → {one['summary'][f'adapted_{off}_off']} ({name})"
+            for name, one in runs.items()
+        )
+        for off in ("better", "worse")
+    ]
+    return f"Better off than alone, before → after: {counts[0]}; worse off: {counts[1]}"
+
+
 def _style(i: int) -> dict[str, Any]:
     """How the ``i``-th of many lines is drawn."""
     return {

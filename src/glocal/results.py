@@ -176,7 +176,7 @@ def fairness_against(
         by = "repeats" if len(pairs) > 2 else "clients" if figure == "mean" else None
         if by == "clients":
             pairs = _live((table - base).nanmean(0).tolist())
-        found[figure] = {"value": _mean(values), "values": values, **_paired(pairs, level, by)}
+        found[figure] = {"value": _mean(values), "values": values, **paired(pairs, level, by)}
     return found
 
 
@@ -196,7 +196,7 @@ def _size(table: Tensor) -> str:
     return f"{len(table)} repeats of {table.shape[1]} clients"
 
 
-def _paired(pairs: Tensor, level: float, by: str | None) -> dict[str, Any]:
+def paired(pairs: Tensor, level: float, by: str | None) -> dict[str, Any]:
     """The mean of paired differences, and its interval where there is one."""
     center, half = _mean(pairs), _half(pairs, level)
     if by is None or math.isnan(half):

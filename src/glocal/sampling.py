@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -13,7 +13,10 @@ from glocal.errors import GlocalError
 
 
 class Sampler(Protocol):
-    """Draws cohorts; ``share`` is the probability that a client is in one."""
+    """Draws cohorts; ``share`` is the probability that a client is in one.
+
+    One whose ``scheme`` is "fixed" or "poisson" can be accounted for in privacy.
+    """
 
     def cohort(self, clients: int, key: Tensor) -> Tensor:
         """Ids in ascending order; may be empty (a skipped round)."""
@@ -29,6 +32,7 @@ class Fixed:
     """Exactly ``number`` clients a round, every set of that size equally likely."""
 
     number: int
+    scheme: ClassVar[str] = "fixed"
 
     def __post_init__(self) -> None:
         if self.number < 1:
@@ -54,6 +58,7 @@ class Fraction:
     """A fixed share of the clients, at least one: ``max(1, round(C · K))``."""
 
     fraction: float = 1.0
+    scheme: ClassVar[str] = "fixed"
 
     def __post_init__(self) -> None:
         _share("fraction", self.fraction)
@@ -78,6 +83,7 @@ class Poisson:
     """
 
     rate: float
+    scheme: ClassVar[str] = "poisson"
 
     def __post_init__(self) -> None:
         _share("rate", self.rate)

@@ -7,10 +7,13 @@ a client's state.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from glocal import rng, tree
+from glocal.errors import GlocalError
 from glocal.method import Method
 from glocal.sharing import split
 from glocal.task import Task
@@ -27,6 +30,7 @@ def begin(method: Method, task: Task, params: Params, setting: Setting) -> Tree:
         "opt": method.server_opt.init(shared),
         "weighting": method.weights.init(setting),
         "memory": method.memory.init(shared, setting),
+        "privacy": method.privacy.init(setting) if method.privacy else {},
     }
 
 
@@ -57,18 +61,21 @@ def reduce(
 ) -> tuple[Tree, Tensor]:
     """Weigh, protect, combine and apply a cohort's updates; returns the new state and the weights.
 
-    An empty cohort changes nothing.
+    An empty cohort changes nothing, but where privacy adds noise, which must not tell that nobody
+    was there.
     """
-    if len(uplink.ids) == 0:
+    if len(uplink.ids) == 0 and method.privacy is None:
         return server, torch.zeros(0)
     p, weighting = method.weights.weigh(server["weighting"], uplink)
-    updates = uplink.update
-    if method.privacy is not None:
+    updates, privacy = uplink.update, server["privacy"]
+    said: Tree = {}
+    if method.privacy is not None and len(uplink.ids):
         keys = rng.fold(rng.fold(key, 0), uplink.ids)
-        updates = torch.func.vmap(method.privacy.client)(updates, keys)
+        updates, said = torch.func.vmap(partial(method.privacy.client, privacy))(updates, keys)
     update = method.combine.combine(updates, p)
     if method.privacy is not None:
-        update = method.privacy.server(update, len(uplink.ids), setting, rng.fold(key, 1))
+        said = tree.map(lambda x: x.sum(0), said)
+        update, privacy = method.privacy.server(privacy, update, said, setting, rng.fold(key, 1))
     # The optimiser descends, and an update points the way to go: its negative is the gradient.
     params, opt = method.server_opt.update(
         tree.map(torch.neg, update), server["opt"], server["params"], 1.0
@@ -79,4 +86,32 @@ def reduce(
         "opt": opt,
         "weighting": weighting,
         "memory": method.memory.update(server["memory"], uplink, setting),
+        "privacy": privacy,
     }, p
+
+
+def nobody(server: Tree, ids: Tensor) -> Uplink:
+    """What an empty cohort sends."""
+    return Uplink(
+        ids=ids,
+        n=ids,
+        update={k: x.new_zeros(0, *x.shape) for k, x in server["params"].items()},
+        loss=None,
+        extra={},
+    )
+
+
+def check_privacy(method: Method, task: Task, setting: Setting) -> None:
+    """Refuse, before anyone trains, a private method that sends more than its update."""
+    if method.privacy is None:
+        return
+    method.privacy.check(setting)
+    local = method.client_half(task)
+    down = broadcast(method, begin(method, task, task.params, setting), 0, setting)
+    client = local.init(task, task.params, rng.key(0, next(iter(task.params.values())).device))
+    _, _, extra = local.finish(task, down, local.start(task, down, client))
+    if tree.leaves(extra):
+        raise GlocalError(
+            f"{method.privacy.name} protects the update alone, and this method's clients send "
+            f"more than that ({', '.join(extra)}): use another base, such as fedavg or ditto."
+        )

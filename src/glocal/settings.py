@@ -47,6 +47,8 @@ class Settings:
     yardstick: str = "local"
     validate_every: int = 0
     new_test: bool = False
+    attack: str | None = None
+    adapt: str | None = None
     jobs: int = 0
 
     def __post_init__(self) -> None:
@@ -93,6 +95,8 @@ class Settings:
                     "yardstick",
                     "validate_every",
                     "new_test",
+                    "attack",
+                    "adapt",
                 )
             },
         }

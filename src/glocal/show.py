@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from glocal.privacy import in_words
 from glocal.results import against
 
 if TYPE_CHECKING:
@@ -94,6 +95,16 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None =
     if base:
         pairs = against(runs[base].summary, runs[base].summary)["by"]
         print(f"vs {base}: points above it on average, with a paired 90 % interval over {pairs}.")
+    if any("adapted" in run.summary for run in runs.values()):
+        show_adaptation(runs)
+    chosen = runs.get("choice")
+    if chosen is not None and "choice" in chosen.summary:
+        for line in textwrap.wrap(choice_in_words(chosen.summary), 100):
+            print(line)
+    for name, run in runs.items():
+        if "privacy" in run.summary:
+            said = f"Privacy of {name}: {in_words(run.summary['privacy'])}"
+            print("\n".join(textwrap.wrap(said, 100)))
     for name, run in runs.items():
         worse = [r["client"] for r in run.clients if r["verdict"] == "worse off"]
         if worse:
@@ -101,12 +112,71 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None =
             print(f"Worse off than alone with {name}: {', '.join(worse[:WIDEST])}{more}.")
 
 
+def show_adaptation(runs: Mapping[str, Run]) -> None:
+    """One row a method: before and after its clients adapted what they got."""
+    rows: list[list[Cell]] = []
+    for name, run in runs.items():
+        s = run.summary
+        if "adapted" not in s:
+            continue
+        found = s["adapted"]
+        rows.append(
+            [
+                (name, "bold"),
+                f"{100 * s['mean']:.1f}",
+                f"{100 * s['adapted_mean']:.1f}",
+                interval(found["gain"]),
+                f"{s['better_off']} → {s['adapted_better_off']}",
+                f"{s['worse_off']} → {s['adapted_worse_off']}",
+                _worse_in_each(found["worse_off_in_each"]),
+                ", ".join(f"{k} {v}" for k, v in sorted(found["by"].items(), key=lambda i: -i[1])),
+            ]
+        )
+    print()
+    head = ["method", "mean %", "adapted %", "gain", "better off", "worse off", "in each repeat"]
+    table([*head, "adapted by"], rows)
+    print()
+    found = [run.summary["adapted"] for run in runs.values() if "adapted" in run.summary]
+    pairs = found[0]["gain"]["by"]
+    text = (
+        "Adapted: each client goes on from what it got, on its own data; rate, epoch and technique "
+        "are chosen on its validation data. Gain: points, with a paired 90 % interval over "
+        f"{pairs}. Better and worse off than alone: before → after. In each repeat: how many are "
+        "worse off by that repeat's test data alone, on average; with three repeats or more, the "
+        "90 % interval of the change."
+    )
+    for line in textwrap.wrap(text, 100):
+        print(line)
+
+
+def _worse_in_each(found: Mapping[str, Any]) -> str:
+    before, after = (sum(found[k]) / len(found[k]) for k in ("before", "after"))
+    low, high = (found["change"][k] for k in ("low", "high"))
+    spread = "" if low is None else f" ({low:+.1f} … {high:+.1f})"
+    return f"{before:.1f} → {after:.1f}{spread}"
+
+
+def choice_in_words(summary: Mapping[str, Any]) -> str:
+    """Who chose what, and what that is not."""
+    picks = sorted(summary["choice"].items(), key=lambda item: -item[1])
+    return (
+        "Choice: not a method. Each client takes what does best on its own validation data, and "
+        "stays alone unless that is more than a standard error above what it has alone: "
+        + "; ".join(f"{name} {count}" for name, count in picks)
+        + ". Its traffic is that of everything it chose from."
+    )
+
+
+def interval(d: Mapping[str, Any]) -> Cell:
+    """A difference in points and its ends, coloured if they leave zero out."""
+    text = f"{100 * d['difference']:+.1f} ({100 * d['low']:+.1f} … {100 * d['high']:+.1f})"
+    return (text, "green" if d["low"] > 0 else "bold red" if d["high"] < 0 else "dim")
+
+
 def _difference(summary: dict[str, Any], base: dict[str, Any]) -> Cell:
     if summary is base:
         return "–"
-    d = against(summary, base)
-    text = f"{100 * d['difference']:+.1f} ({100 * d['low']:+.1f} … {100 * d['high']:+.1f})"
-    return (text, "green" if d["low"] > 0 else "bold red" if d["high"] < 0 else "dim")
+    return interval(against(summary, base))
 
 
 def _coloured(count: int, style: str) -> Cell:

@@ -104,15 +104,20 @@ class Task:
                 layer.reset_parameters()
             return _on(self.params, _trainable(module, self.names))
 
+    def inputs(self, batch: Batch, key: Tensor) -> Tensor:
+        """A batch's inputs as training sees them: augmented."""
+        x = batch["x"]
+        return x if self.augment is None else self.augment(x, rng.fold(key, 0))
+
+    def logits(self, params: Params, x: Tensor, key: Tensor) -> Tensor:
+        """Logits, in training mode: layers that draw (dropout) draw from the key."""
+        keys = {name: rng.fold(key, i + 1) for i, name in enumerate(self._keys)}
+        return self._train_call({**params, **keys}, x)
+
     def loss(self, params: Params, batch: Batch, key: Tensor) -> Tensor:
         """Mean training loss over the examples of a batch; padding has weight 0."""
-        x = batch["x"]
-        if self.augment is not None:
-            x = self.augment(x, rng.fold(key, 0))
-        keys = {name: rng.fold(key, i + 1) for i, name in enumerate(self._keys)}
-        each = self.losses(self._train_call({**params, **keys}, x), batch["y"])
-        weight = batch["weight"]
-        return (each * weight).sum() / weight.sum().clamp(min=1.0)
+        each = self.losses(self.logits(params, self.inputs(batch, key), key), batch["y"])
+        return weighted_mean(each, batch["weight"])
 
     def grad(self, objective: Callable[[Tree], Tensor], at: Tree) -> tuple[Tree, Tensor]:
         """Gradient and value of a scalar function of parameters (or of a tree of them)."""
@@ -145,6 +150,11 @@ class Task:
     def answers(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """The logits of each example: what any metric can be made of."""
         return {"logits": self.predict(params, x)}
+
+
+def weighted_mean(each: Tensor, weight: Tensor) -> Tensor:
+    """The mean over the examples of a batch; padding has weight 0."""
+    return (each * weight).sum() / weight.sum().clamp(min=1.0)
 
 
 class _Pure:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from glocal import rng, server, tree
+from glocal.attacks import Adversary
 from glocal.clients import ClientStore
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine, Work
@@ -28,7 +30,7 @@ from glocal.task import Task
 from glocal.types import ClientState, Params, Tree, Uplink
 from glocal.weighting import Setting
 
-COHORT, WORK, REDUCE, INIT = range(4)
+COHORT, WORK, REDUCE, INIT, ATTACK = range(5)
 """Children of the seed's key: one for each thing a round draws."""
 
 
@@ -73,6 +75,8 @@ class Training:
     seed: int
     validate_every: int = 0
     """Validation accuracy is recorded each so many rounds and after the last; 0: after the last."""
+    adversary: Adversary | None = None
+    """Clients who send something else than what they trained."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -81,7 +85,15 @@ class Training:
     @property
     def setting(self) -> Setting:
         """What the server knows beforehand."""
-        return Setting(len(self.fed), self.sampler.share(len(self.fed)), self.rounds)
+        clients = len(self.fed)
+        scheme = getattr(self.sampler, "scheme", "of another kind")
+        return Setting(clients, self.sampler.share(clients), self.rounds, scheme)
+
+    @cached_property
+    def last(self) -> int:
+        """The last round: an earlier one than asked for, if by then a privacy budget is spent."""
+        privacy = self.plan.stages[0].method.privacy
+        return self.rounds if privacy is None else privacy.allowed(self.setting)
 
     def key(self, purpose: int, *path: int) -> Tensor:
         """The key for a purpose, and a round or what else it depends on."""
@@ -103,7 +115,7 @@ class Training:
         self, progress: Progress, on_round: Callable[[Progress], None] = lambda progress: None
     ) -> Progress:
         """All rounds that are left."""
-        while progress.round < self.rounds:
+        while progress.round < self.last:
             self.one_round(progress)
             on_round(progress)
         return progress
@@ -129,17 +141,28 @@ class Training:
                 needs_loss=method.weights.needs_loss,
             )
             uplink, states = self.engine.round(work)
-            self._check(uplink, states, progress.round)
+            if self.adversary is not None:
+                uplink = self._attacked(self.adversary, method, uplink, down, progress.round)
+            arrived = self._check(method, uplink, states, progress.round)
             progress.clients.scatter(ids, states)
+            traffic = self._traffic(method, down, uplink, joined)
+            if len(arrived.ids) < len(ids):
+                line["left_out"] = self._names(ids[~torch.isin(ids, arrived.ids)])
+            uplink = arrived
             standing = method.weights.standing
-            before = standing(progress.server["weighting"], ids) if standing else None
+            before = standing(progress.server["weighting"], uplink.ids) if standing else None
             progress.server, weights = server.reduce(
                 method, progress.server, uplink, self.setting, self.key(REDUCE, progress.round)
             )
-            progress.decision = Decision(ids, weights, uplink.loss, before)
-            progress.ledger = progress.ledger.record(*self._traffic(method, down, uplink, joined))
-            line["update_norm"] = float(tree.sq_norm(uplink.update).sqrt() / len(ids) ** 0.5)
+            progress.decision = Decision(uplink.ids, weights, uplink.loss, before)
+            progress.ledger = progress.ledger.record(*traffic)
+            norm = tree.sq_norm(uplink.update).sqrt()
+            line["update_norm"] = float(norm / max(1, len(uplink.ids)) ** 0.5)
         else:
+            nothing = server.nobody(progress.server, ids)
+            progress.server, _ = server.reduce(
+                method, progress.server, nothing, self.setting, self.key(REDUCE, progress.round)
+            )
             progress.decision = None
             progress.ledger = progress.ledger.record({}, {})
         progress.round += 1
@@ -149,7 +172,9 @@ class Training:
     def _after(self, progress: Progress, line: dict[str, Any]) -> None:
         """Validation where it is due, and the change of stage."""
         stage = self.plan.stages[progress.stage]
-        last = progress.round == self.rounds
+        last = progress.round == self.last
+        if last and self.last < self.rounds:
+            line["stopped"] = "the privacy budget is spent"
         every = self.validate_every
         due = last or stage.goal is not None or (every and progress.round % every == 0)
         reached = False
@@ -176,7 +201,8 @@ class Training:
         params = server.first_parameters(self.task, progress.server)
         progress.stage += 1
         progress.stage_began = progress.round
-        progress.server = server.begin(self.method(progress), self.task, params, self.setting)
+        begun = server.begin(self.method(progress), self.task, params, self.setting)
+        progress.server = {**begun, "privacy": progress.server["privacy"]}  # spent is spent
         progress.clients = ClientStore(len(self.fed), self.fed.x.device)
 
     def make(self, progress: Progress, local: Local) -> Callable[[int], ClientState]:
@@ -244,20 +270,59 @@ class Training:
             _present(shared=tree.count(uplink.update), extra=extra),
         )
 
-    def _check(self, uplink: Uplink, states: Tree, round: int) -> None:
-        """What is not finite is noticed at once, also in what a client keeps to itself."""
-        finite = torch.ones(len(uplink.ids), dtype=torch.bool, device=uplink.ids.device)
-        seen = {"sent": uplink.update, "extra": uplink.extra, "kept": states}
+    def _attacked(
+        self, adversary: Adversary, method: Method, uplink: Uplink, down: Tree, round: int
+    ) -> Uplink:
+        """What arrives if some of the cohort are malicious."""
+        received = down["params"]
+        start = {k: self.task.params[k] for k in received}
+        key = self.key(ATTACK, round)
+        return adversary.sent(uplink, received, start, method.server_opt.lr, key)
+
+    def _check(self, method: Method, uplink: Uplink, states: Tree, round: int) -> Uplink:
+        """What is not finite is noticed at once, also in what a client keeps to itself.
+
+        It stops the run, with one exception: a robust combiner goes on without an update that is
+        not finite, so that nobody can stop a federation that way. If no update is finite, it is not
+        for hostility (unless every client of the cohort is known to be hostile), and stops the run.
+        """
+        sent: Tree = {"sent": uplink.update, "extra": uplink.extra}
         if uplink.loss is not None:
-            seen["loss"] = {"loss": uplink.loss}
-        for leaf in tree.leaves(seen):
-            finite &= leaf.isfinite().reshape(len(leaf), -1).all(1)
-        if not bool(finite.all()):
-            name = self.fed.names[int(uplink.ids[(~finite).nonzero()[0, 0]])]
+            sent["loss"] = {"loss": uplink.loss}
+        good, kept = _finite(sent, uplink.ids), _finite(states, uplink.ids)
+        hostile = self.adversary.among(uplink.ids) if self.adversary else torch.zeros_like(good)
+        going_on = method.combine.robust and (bool(good.any()) or bool(hostile.all()))
+        fatal = ~kept if going_on else ~(good & kept)
+        if bool(fatal.any()):
+            (name, *_) = self._names(uplink.ids[fatal])
             raise ClientError(
                 f"client {name}'s training in round {round + 1} is not finite: it diverged; "
-                "lower the learning rate, as in fedavg(lr=0.01), or look at its data."
+                "lower the learning rate, as in fedavg(lr=0.01), or look at its data; if it may be "
+                "hostile, use a robust combiner, as in fedavg+median."
             )
+        return uplink if bool(good.all()) else _chosen(uplink, good)
+
+    def _names(self, ids: Tensor) -> list[str]:
+        return [self.fed.names[i] for i in ids.tolist()]
+
+
+def _finite(stacked: Tree, ids: Tensor) -> Tensor:
+    """Of whom every number is finite."""
+    finite = torch.ones(len(ids), dtype=torch.bool, device=ids.device)
+    for leaf in tree.leaves(stacked):
+        finite &= leaf.isfinite().reshape(len(leaf), -1).all(1)
+    return finite
+
+
+def _chosen(uplink: Uplink, who: Tensor) -> Uplink:
+    """The uplink of some of the cohort."""
+    return Uplink(
+        ids=uplink.ids[who],
+        n=uplink.n[who],
+        update=tree.row(uplink.update, who),
+        loss=None if uplink.loss is None else uplink.loss[who],
+        extra=tree.row(uplink.extra, who),
+    )
 
 
 def _present(**counts: int) -> dict[str, int]:

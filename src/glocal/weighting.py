@@ -27,6 +27,8 @@ class Setting:
     """C, the share of clients in a round (the sampling probability, where it is one)."""
     rounds: int
     """T."""
+    sampling: str = "fixed"
+    """How clients are drawn, as privacy accounting knows it: fixed, poisson, or something else."""
 
 
 Weigh = Callable[[Tree, Uplink], tuple[Tensor, Tree]]
@@ -124,3 +126,20 @@ def uniform() -> Weighting:
         return torch.full_like(n, 1.0 / len(n)), state
 
     return Weighting("uniform", weigh)
+
+
+def uniform_expected() -> Weighting:
+    """Every client the same, over the cohort's expected size: ``p_i = 1 / (C · K)``.
+
+    With Poisson sampling they sum to one on average alone. Privacy needs this: a mean over the
+    actual size would tell who was there, by what the others count for.
+    """
+
+    def init(setting: Setting) -> Tree:
+        return {"m": torch.tensor(setting.fraction * setting.clients)}
+
+    def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
+        n = uplink.n.to(torch.float32)
+        return torch.full_like(n, 1.0 / float(state["m"])), state
+
+    return Weighting("uniform", weigh, init)

@@ -11,12 +11,14 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import lru_cache, partial
+from multiprocessing.connection import wait as wait_for
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -62,10 +64,12 @@ def train_all(
     fed: Federation,
     report: Report,
     on_line: OnLine = lambda spec, line: None,
+    alone: Sequence[Repeat] = (),
 ) -> Iterator[tuple[str, Run]]:
     """Train every method, and yield each as soon as it is done, in the order of ``specs``.
 
-    What cannot be done is refused before anyone trains.
+    What cannot be done is refused before anyone trains. ``alone`` are the yardsticks of all
+    repeats, if they are known from an earlier run on the same data.
     """
     plans = {spec: as_plan(resolve(spec)) for spec in specs}
     arguments = settings.fit_arguments()
@@ -82,7 +86,7 @@ def train_all(
                 fit(spec, fed, **arguments, progress=report, on_line=partial(on_line, spec)),
             )
         return
-    yield from _dealt(plans, order, settings, fed, jobs, report, on_line)
+    yield from _dealt(plans, order, settings, fed, jobs, report, on_line, alone)
 
 
 Task = tuple[str, int]
@@ -97,16 +101,18 @@ def _dealt(
     jobs: int,
     report: Report,
     on_line: OnLine,
+    known: Sequence[Repeat],
 ) -> Iterator[tuple[str, Run]]:
     yardsticks = {s: s if itself(p) else settings.yardstick for s, p in plans.items()}
     wanted = list(dict.fromkeys([*yardsticks.values(), *plans]))
-    tasks = [(spec, r) for spec in wanted for r in range(settings.repeats)]
+    found: dict[str, dict[int, Repeat]] = defaultdict(dict)
+    found[settings.yardstick] = dict(enumerate(known))
+    tasks = [(s, r) for s in wanted for r in range(settings.repeats) if r not in found[s]]
     context = multiprocessing.get_context("spawn")
     said = context.SimpleQueue()
     pool = ProcessPoolExecutor(
         jobs, context, initializer=_begin, initargs=(settings, said, max(1, cores() // jobs))
     )
-    found: dict[str, dict[int, Repeat]] = defaultdict(dict)
     left = list(plans)
     try:
         running: dict[Future[bytes], Task] = {pool.submit(_work, *t): t for t in tasks}
@@ -153,8 +159,17 @@ def _begin(settings: Settings, said: Any, threads: int) -> None:
     """In a new worker: whom to tell, and not to answer Ctrl-C, which is for the parent."""
     global _SAID, _SETTINGS
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     _SAID, _SETTINGS = said, settings
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot end its workers: they end themselves."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait_for([parent.sentinel])
+        os._exit(1)
 
 
 @lru_cache(maxsize=1)
@@ -176,6 +191,12 @@ def _work(spec: str, repeat: int) -> bytes:
     def tick(done: int, total: int) -> None:
         _SAID.put(("tick", order.title("alone", repeat), done, total))
 
+    def on_epoch(done: int, total: int) -> None:
+        _SAID.put(("tick", order.title(f"{spec}, adapting", repeat), done, total))
+
     with threads_for(here):
-        one = order.by_itself(alone, here, tick) if alone else order.federated(plan, here, on_round)
+        if alone:
+            one = order.by_itself(alone, here, tick)
+        else:
+            one = order.federated(plan, here, on_round, on_epoch)
     return pickle.dumps(one.figures() if repeat else replace(one, trained=None))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from glocal.data.federation import Federation
 from glocal.engines.base import Engine, Work
 from glocal.errors import ClientError
 from glocal.evaluate import score
+from glocal.local import Local
 from glocal.methods.local import Alone
 from glocal.task import Task
 from glocal.types import Params, Tree
@@ -42,6 +44,8 @@ class Yardstick:
     """[clients] after how many epochs."""
     val_accuracy: Tensor
     """[clients] what it reached there."""
+    val_loss: Tensor
+    """[clients] and its loss there."""
 
 
 Tick = Callable[[int, int], None]
@@ -73,6 +77,7 @@ def measure(
         torch.cat([p.rate for p in parts]),
         torch.cat([p.epoch for p in parts]),
         torch.cat([p.val_accuracy for p in parts]),
+        torch.cat([p.val_loss for p in parts]),
     )
 
 
@@ -85,29 +90,59 @@ def _block(
     ids: Tensor,
     tick: Callable[[int], None],
 ) -> Yardstick:
-    device = ids.device
-    root = rng.fold(rng.key(seed, device), 0xA10E)
-    rates = torch.tensor(alone.rates, device=device)
+    root = rng.fold(rng.key(seed, ids.device), 0xA10E)
+    rates = torch.tensor(alone.rates, device=ids.device)
     runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
     state = _start(task, alone, ids, rates, root)
-    best = _Best(state["w"], runs, fed.val.counts().to(device)[runs])
+    best = race(task, fed, engine, alone, state, runs, root, tick)
+    return best.by_client(ids, rates, fed)
+
+
+class Racer(Local, Protocol):
+    """A client's training by itself, the model under ``w`` in its state, and when to give up."""
+
+    @property
+    def max_epochs(self) -> int:
+        """Passes over the data, at most."""
+        ...
+
+    @property
+    def patience(self) -> int:
+        """Epochs outside the best's standard error after which a run is given up."""
+        ...
+
+
+def race(
+    task: Task,
+    fed: Federation,
+    engine: Engine,
+    racer: Racer,
+    state: Tree,
+    runs: Tensor,
+    root: Tensor,
+    tick: Callable[[int], None],
+    best: Best | None = None,
+) -> Best:
+    """Train all runs (``runs`` says whose data each has), each until it gains nothing more."""
+    device = runs.device
+    best = best or Best(state["w"], runs, fed.val.counts().to(device)[runs])
     racing = torch.arange(len(runs), device=device)
-    for epoch in range(alone.max_epochs):
-        down = {"params": {}, "lr": torch.tensor(alone.schedule(epoch), device=device)}
+    for epoch in range(racer.max_epochs):
+        down = {"params": {}, "lr": torch.tensor(racer.schedule(epoch), device=device)}
         work = Work(
-            task, alone, fed, down, runs[racing], tree.row(state, racing), rng.fold(root, epoch + 1)
+            task, racer, fed, down, runs[racing], tree.row(state, racing), rng.fold(root, epoch + 1)
         )
         _, new = engine.round(work)
         accuracy, loss = score(task, fed, engine, new["w"], fed.val, runs[racing])
         best.offer(racing, new["w"], accuracy, loss, epoch + 1)
         state = _put(state, racing, new)
         # A run whose loss is no longer finite has a rate too high for it: it will not come back.
-        racing = racing[(epoch + 1 - best.epoch[racing] < alone.patience) & loss.isfinite()]
+        racing = racing[(epoch + 1 - best.epoch[racing] < racer.patience) & loss.isfinite()]
         tick(epoch + 1)
         if len(racing) == 0:
             break
-    tick(alone.max_epochs)
-    return best.by_client(ids, rates, fed)
+    tick(racer.max_epochs)
+    return best
 
 
 def _start(task: Task, alone: Alone, ids: Tensor, rates: Tensor, root: Tensor) -> Tree:
@@ -127,7 +162,7 @@ def standard_error(accuracy: Tensor, n: Tensor) -> Tensor:
     return (p * (1 - p) / n).sqrt()
 
 
-class _Best:
+class Best:
     """The weights of every run's last epoch within a standard error of its best."""
 
     def __init__(self, w: Params, runs: Tensor, n: Tensor) -> None:
@@ -139,6 +174,7 @@ class _Best:
         self.epoch = torch.zeros(len(runs), dtype=torch.int64, device=runs.device)
 
     def offer(self, rows: Tensor, w: Params, accuracy: Tensor, loss: Tensor, epoch: int) -> None:
+        """Keep what is within a standard error of the best so far."""
         finite = loss.isfinite()
         top = torch.maximum(self.top[rows], torch.where(finite, accuracy, -1.0))
         self.top[rows] = top
@@ -150,6 +186,7 @@ class _Best:
         self.epoch[won] = epoch
 
     def by_client(self, ids: Tensor, rates: Tensor, fed: Federation) -> Yardstick:
+        """Of each client's runs the most accurate, ties to the lower loss."""
         grid = (len(ids), len(rates))
         accuracy, loss = self.accuracy.view(grid), self.loss.view(grid)
         top = accuracy.amax(1, keepdim=True)
@@ -163,5 +200,9 @@ class _Best:
         chosen = torch.where(accuracy == top, loss, torch.inf).argmin(1)
         flat = torch.arange(len(ids), device=ids.device) * len(rates) + chosen
         return Yardstick(
-            tree.row(self.w, flat), rates[chosen], self.epoch[flat], self.accuracy[flat]
+            tree.row(self.w, flat),
+            rates[chosen],
+            self.epoch[flat],
+            self.accuracy[flat],
+            self.loss[flat],
         )

@@ -33,8 +33,11 @@ def net() -> nn.Module:
 
 
 def deep() -> nn.Module:
-    parts = (nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
-    return seeded(lambda: nn.Sequential(*parts))
+    return seeded(
+        lambda: nn.Sequential(
+            nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)
+        )
+    )
 
 
 NET = net()

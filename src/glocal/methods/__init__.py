@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from glocal import combine, optim, sharing, weighting
+from glocal import combine, optim, privacy, robust, sharing, weighting
 from glocal.errors import GlocalError, unknown
 from glocal.fedopt import adagrad, adam, momentum, yogi
 from glocal.method import Method, Plan, Stage, as_plan
@@ -76,7 +76,14 @@ FILLERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "q-fedavg": ("weighting", q_fedavg),
     "term": ("weighting", term),
     "uniform": ("weighting", weighting.uniform),
+    "geometric-median": ("combine", robust.geometric_median),
+    "krum": ("combine", robust.krum),
     "mean": ("combine", combine.mean),
+    "median": ("combine", robust.median),
+    "multi-krum": ("combine", robust.multi_krum),
+    "norm-bound": ("combine", robust.norm_bound),
+    "trimmed-mean": ("combine", robust.trimmed_mean),
+    "dp": ("privacy", privacy.dp),
     "sgd": ("server_opt", optim.sgd),
     "momentum": ("server_opt", momentum),
     "adam": ("server_opt", adam),
