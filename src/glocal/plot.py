@@ -494,7 +494,7 @@ ADAPTED = ("fine-tune", "freeze-base", "ewc", "distill", "none")
 def adaptation(found: Mapping[str, Any], path: Path) -> None:
     """Who gains over being alone, after adapting, and by which technique: a row a method."""
     runs = {name: one for name, one in found["methods"].items() if "adapted" in one["summary"]}
-    figure = _figure(14, 3.7 * len(runs) + 0.4)
+    figure = _figure(15, 3.7 * len(runs) + 0.4)
     panels = figure.subplots(len(runs), 4, sharey=False, squeeze=False)
     used = {r["adapted_by"] for one in runs.values() for r in one["clients"]}
     used |= {name for one in runs.values() for name in one["summary"]["adapted"]["techniques"]}
@@ -609,7 +609,7 @@ def _one_legend(figure: Figure, used: set[str]) -> None:
     """For all panels."""
     from matplotlib.lines import Line2D
 
-    words = {"none": "none: stays with what it got"}
+    words = {"none": "none: stays\nwith what it got"}
     shown = [
         Line2D([], [], linestyle="" if t == "none" else "-", label=words.get(t, t), **_technique(t))
         for t in ADAPTED
@@ -619,10 +619,7 @@ def _one_legend(figure: Figure, used: set[str]) -> None:
         best = Line2D([], [], color="#000000", linestyle=":", linewidth=1.6)
         best.set_label("each client's best")
         shown.append(best)
-    # Below the title, which may need the whole width.
-    figure.legend(
-        handles=shown, loc="outside lower right", ncols=len(shown), fontsize=8, frameon=False
-    )
+    figure.legend(handles=shown, loc="outside right center", fontsize=8, frameon=False)
 
 
 def _before_and_after(runs: Mapping[str, Any]) -> str:
