@@ -151,3 +151,15 @@ def test_without_the_library_a_sentence_says_how_to_get_it(
 def test_the_library_is_not_imported_before_it_is_needed() -> None:
     code = "import glocal.cli, glocal.methods, sys; assert 'dp_accounting' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_delta_that_gives_a_client_away_is_refused() -> None:
+    with pytest.raises(GlocalError, match="below 1/10"):
+        accounting.epsilon(Scheme("poisson", 10, 5), 1.0, 2, 0.5)
+
+
+def test_next_to_no_noise_and_endless_budgets_end_at_once() -> None:
+    for noise in (1e-300, 1e-160, 1e-5):
+        assert math.isinf(accounting.epsilon(Scheme("poisson", 100, 50), noise, 10, 1e-6))
+    with pytest.raises(GlocalError, match="protects nobody"):
+        accounting.noise_for(1e12, Scheme("fixed", 100, 50), 10, 1e-6)

@@ -15,7 +15,7 @@ from glocal.adapt import Technique, adapt, distill, ewc, fine_tune, fisher, free
 from glocal.adapted import Offer, choose
 from glocal.engines import Engine, Sequential, Vectorised
 from glocal.errors import GlocalError
-from glocal.evaluate import Outcome
+from glocal.evaluate import Outcome, score
 from glocal.task import Task
 from glocal.testing import ragged
 from glocal.types import Params
@@ -279,3 +279,32 @@ def test_fit_reports_adaptation() -> None:
     chosen = glocal.fitting.choice({"fedavg": run}, fed)
     assert sum(chosen.summary["choice"].values()) == 18
     assert chosen.summary["params_up"] == s["params_up"]
+
+
+def test_nobody_moves_to_a_model_that_does_worse_on_validation_data() -> None:
+    fed = glocal.load("digits", clients=12, partition="iid", seed=0)
+    run = glocal.fit("fedavg", fed, rounds=20, yardstick="local(max_epochs=1)", progress=False)
+    assert run.trained is not None
+    here, start = run.trained.training, run.trained.models()
+    everyone = torch.arange(len(fed))
+    before, loss = score(here.task, fed, here.engine, start, fed.val, everyone)
+    found = adapt(here.task, fed, here.engine, fine_tune(lr=0.1, max_epochs=10), start, 0)
+    after, now = score(here.task, fed, here.engine, found.models, fed.val, everyone)
+    assert bool((after >= before).all())
+    assert bool((now <= loss)[after == before].all())
+    stayed = found.epoch == 0
+    assert bool(stayed.any())
+    assert not bool(stayed.all())
+    assert all(torch.equal(found.models[k][stayed], start[k][stayed]) for k in start)
+
+
+def test_what_cannot_be_adapted_is_refused_before_anyone_trains() -> None:
+    fed = glocal.load("digits", clients=3, partition="iid", seed=0)
+    for spec, said in (
+        ("ewc(fisher=public)", "public data"),
+        ("freeze-base(train=nosuch)", "nosuch"),
+    ):
+        lines: list[Any] = []
+        with pytest.raises(GlocalError, match=said):
+            glocal.fit("fedavg", fed, rounds=2, adapt=spec, progress=False, on_line=lines.append)
+        assert not lines

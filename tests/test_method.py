@@ -249,3 +249,11 @@ def test_methods_are_sorted_and_callable_either_way() -> None:
 
     assert glocal.methods() == module() == sorted({*BASES, *FILLERS})
     assert mean().weighted
+
+
+def test_privacy_goes_with_the_mean_alone() -> None:
+    """Another combiner may let one client move the sum by more than the noise is made for."""
+    tenfold = Combine("tenfold", lambda u, p: {k: 10 * x.sum(0) for k, x in u.items()})
+    private = as_plan(resolve("dp(noise=1.0)")).stages[0].method
+    with pytest.raises(GlocalError, match="tenfold cannot go with it"):
+        private.replace(combine=tenfold)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from torch import Tensor
+from torch import Tensor, nn
 
 import glocal
 import toys
@@ -80,6 +80,39 @@ def test_one_client_changes_the_sum_by_the_clip_and_another_in_its_place_by_twic
     rounding = 1e-9 * bound
     assert float((total - without).norm()) <= bound + rounding
     assert float((total - other).norm()) <= 2 * bound + rounding
+
+
+@given(st.integers(0, 10**6), st.integers(1, 6), st.sampled_from(["fixed", "poisson"]), bounds)
+@settings(max_examples=40, deadline=None)
+def test_one_client_moves_the_servers_model_by_no_more_than_its_share(
+    seed: int, m: int, sampling: str, bound: float
+) -> None:
+    """Through the server's own half of a round: the clip over C·K, for one client more or less."""
+    K = 10
+    method = as_plan(resolve(f"dp(clip={bound!r},noise=0)")).stages[0].method
+    task = Task(toys.seeded(lambda: nn.Linear(3, 2)))
+    setting = Setting(K, m / K, 5, sampling)
+    state = server.begin(method, task, task.params, setting)
+    scale = 10.0 ** (seed % 7 - 3)
+    sent = {
+        k: scale * rng.normal(rng.fold(rng.key(seed), i), (m, *x.shape))
+        for i, (k, x) in enumerate(task.params.items())
+    }
+
+    def moved(who: list[int], change: float = 1.0) -> Params:
+        update = {k: v[who].clone() for k, v in sent.items()}
+        if who and who[0] == 0:
+            update = {k: torch.cat([change * v[:1], v[1:]]) for k, v in update.items()}
+        uplink = Uplink(torch.tensor(who), torch.ones(len(who)), update, None, {})
+        after, _ = server.reduce(method, state, uplink, setting, rng.key(1))
+        new: Params = after["params"]
+        return new
+
+    everybody = list(range(m))
+    whole = moved(everybody)
+    share, rounding = bound / m, 1e-5 * (1 + bound)
+    assert float(norm(tree.sub(whole, moved(everybody[1:])))) <= share + rounding
+    assert float(norm(tree.sub(whole, moved(everybody, -5.0)))) <= 2 * share + rounding
 
 
 def test_the_whole_update_is_clipped_not_each_layer() -> None:

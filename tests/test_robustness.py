@@ -164,10 +164,13 @@ def test_figures_of_the_honest() -> None:
 def test_a_terminal_sees_colours(capsys: pytest.CaptureFixture[str]) -> None:
     one = {"value": 0.5, "difference": -0.1, "low": None, "high": None, "by": None}
     row = {"method": "m", "attack": "a", "mean": one, "worst10": one, "better_off": 0}
-    row |= {"worse_off": 1, "backdoor": None, "stopped": [None]}
+    row |= {"worse_off": 1, "backdoor": None, "stopped": [None], "honest": 2}
     common = {"malicious": ["x"], "repeats": 1, "estimate": "own", "clients": 3, "chance": 0.1}
     show({"rows": [{**row, "attack": NO_ATTACK}, row], **common})
     out = capsys.readouterr().out
     assert "-10.0" in out
     assert "±" not in out
+    assert "1 of 3 clients are malicious" in out
+    show({"rows": [row, {**row, "honest": 1}], **common})
+    assert "Attacks differ" in capsys.readouterr().out
     assert "its own test split" in out

@@ -43,6 +43,12 @@ Who held it for one in a hundred million that a client took part, less than pick
 the clients of the largest federation, may be left with even odds.
 """
 
+LEAST_NOISE = 1e-4
+"""Below this a single round's ε is beyond 10^7, and the accountants' numbers overflow."""
+
+LARGEST_BUDGET = 1e6
+"""No ε above this is searched for: it would protect nobody."""
+
 LARGEST_PLD = 100.0
 """Above this ε nothing is gained by a better bound, and its numbers grow too large."""
 
@@ -105,11 +111,16 @@ def bound(
 ) -> tuple[float, str]:
     """ε, and the accountant it comes from. Both are upper bounds, so the smaller one holds."""
     _check(noise=noise, delta=delta)
+    if delta * scheme.clients >= 1:
+        raise GlocalError(
+            f"δ = {delta:g} allows one of {scheme.clients} clients to be published whole: give a "
+            f"delta below 1/{scheme.clients}, as {usual_delta(scheme.clients):.2g}."
+        )
     if how not in ("pld", "rdp"):
         raise unknown("accountant", how, ("pld", "rdp"))
     if rounds == 0:
         return 0.0, "exact"
-    if noise == 0:
+    if noise < LEAST_NOISE:
         return math.inf, "exact"
     rdp = _rdp(scheme, noise, rounds, delta)
     if how == "rdp" or rdp > LARGEST_PLD:
@@ -124,6 +135,11 @@ def bound(
 def noise_for(budget: float, scheme: Scheme, rounds: int, delta: float, how: str = "pld") -> float:
     """The least noise multiplier (within a thousandth) at which ``rounds`` rounds cost no more."""
     _check(delta=delta, epsilon=budget)
+    if budget > LARGEST_BUDGET:
+        raise GlocalError(
+            f"ε = {budget:g} protects nobody, so no noise is looked for: ask for an epsilon of "
+            f"{math.log(VACUOUS_ODDS):.0f} or less."
+        )
 
     def cost(by: str) -> Callable[[float], float]:
         return lambda z: epsilon(scheme, z, rounds, delta, by)

@@ -14,7 +14,8 @@ client's data or on public data. The paper prints distillation's weights the oth
 
 Whatever is chosen (the rate, the epoch, the technique) is chosen on the client's own validation
 data, by the rules of the yardstick (:mod:`glocal.yardstick`), with as many rates to choose from;
-staying at G is among the choices. All clients and rates adapt as one program where the engine can.
+a client that does no better than with G there stays at G. All clients and rates adapt as one
+program where the engine can.
 
 Departure: the pull of ewc is taken implicitly, ``A ← (A − η∇CE + ηλF G) / (1 + ηλF)``, which is
 stable at any λ; the plain gradient step overshoots once ηλF exceeds 2.
@@ -75,6 +76,12 @@ class Technique:
     batch_size: int = 10
     opt: Optimizer = field(default_factory=lambda: sgd(1.0))
     schedule: Schedule = field(default_factory=constant)
+
+    def check(self, task: Task, public: Public | None) -> None:
+        """Refuse, before anyone trains, what does not fit the model or lacks its data."""
+        if self.public and public is None:
+            raise GlocalError("ewc(fisher=public) needs public data: give public=(x, y) in Python.")
+        self.moves.pick(task.names)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -253,8 +260,7 @@ def adapt(
     tick: Callable[[int], None] = lambda epoch: None,
 ) -> Adapted:
     """Every client adapts the model it was given (``given``, stacked), all of them at once."""
-    if technique.public and public is None:
-        raise GlocalError("ewc(fisher=public) needs public data: give public=(x, y) in Python.")
+    technique.check(task, public)
     copies = 4 * tree.count(task.params) * len(technique.rates) * 5
     everyone = torch.arange(len(fed), device=fed.x.device)
     parts = [
@@ -306,7 +312,16 @@ def _block(
     won = race(task, fed, engine, technique, state, runs, root, tick, best).by_client(
         ids, rates, fed
     )
-    return Adapted(won.models, won.val_accuracy, won.val_loss, won.rate, won.epoch)
+    # The last epoch within a standard error may be worse than the start: then the client stays.
+    had, cost = accuracy[:: len(rates)], loss[:: len(rates)]
+    gains = (won.val_accuracy > had) | ((won.val_accuracy == had) & (won.val_loss < cost))
+    return Adapted(
+        tree.where(gains, won.models, given),
+        torch.where(gains, won.val_accuracy, had),
+        torch.where(gains, won.val_loss, cost),
+        won.rate,
+        torch.where(gains, won.epoch, 0),
+    )
 
 
 def _stacked_opt(opt: Optimizer, stacked: Params) -> Tree:

@@ -332,7 +332,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         if code == 130:  # Ctrl-C, as typer passes it on
-            _say("stopped; what was done so far is in the run folder.", code)
+            _say("stopped; where there is a run folder, it has what was done so far.", code)
     except click.exceptions.NoArgsIsHelpError as error:
         typer.echo(error.format_message())
         code = 2

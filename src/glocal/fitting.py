@@ -181,6 +181,8 @@ class Order:
         training = Training(
             plan, here.task, fed, here.engine, sampler, rounds, here.seed, every, adversary
         )
+        for technique in techniques(self.adapt) if self.adapt is not None else ():
+            technique.check(here.task, self.public)
         for stage in plan.stages:
             stage.method.shared_names(here.task)
             stage.method.weights.init(training.setting)

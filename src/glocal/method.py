@@ -67,7 +67,7 @@ class Method:
                 f"{self.privacy.name} protects the update alone, and {self.memory.name} sends more "
                 "than that: use fedavg or fedprox as the base."
             )
-        if self.combine.robust or not self.combine.weighted:
+        if self.combine.name != "mean":
             raise GlocalError(
                 f"{self.privacy.name} adds noise made for a mean, so {self.combine.name} cannot go "
                 "with it: leave one of the two out."

@@ -101,15 +101,20 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None =
     if chosen is not None and "choice" in chosen.summary:
         for line in textwrap.wrap(choice_in_words(chosen.summary), 100):
             print(line)
-    for name, run in runs.items():
-        if "privacy" in run.summary:
-            said = f"Privacy of {name}: {in_words(run.summary['privacy'])}"
-            print("\n".join(textwrap.wrap(said, 100)))
+    show_privacy(runs)
     for name, run in runs.items():
         worse = [r["client"] for r in run.clients if r["verdict"] == "worse off"]
         if worse:
             more = f" and {len(worse) - WIDEST} more" if len(worse) > WIDEST else ""
             print(f"Worse off than alone with {name}: {', '.join(worse[:WIDEST])}{more}.")
+
+
+def show_privacy(runs: Mapping[str, Run]) -> None:
+    """A sentence for each private method: ε, and what it assumes."""
+    for name, run in runs.items():
+        if "privacy" in run.summary:
+            said = f"Privacy of {name}: {in_words(run.summary['privacy'])}"
+            print("\n".join(textwrap.wrap(said, 100)))
 
 
 def show_adaptation(runs: Mapping[str, Run]) -> None:

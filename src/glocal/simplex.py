@@ -20,6 +20,7 @@ def project(v: Tensor) -> Tensor:
     Held, Wolfe, Crowder: *Validation of subgradient optimization*, Mathematical Programming 1974:
     ``p = max(v − θ, 0)`` with the θ that makes it sum to one.
     """
+    v = v - v.max()  # the same point is nearest, and large numbers lose no digits
     down = v.sort(descending=True).values
     above = (down.cumsum(0) - 1) / torch.arange(1, len(v) + 1, device=v.device)
     theta = above[(down > above).sum() - 1]

@@ -57,6 +57,8 @@ def losses(uplink: Uplink) -> Tensor:
     if uplink.loss is None:
         raise RuntimeError("this weighting needs losses: set needs_loss=True in it")
     loss = uplink.loss.detach().cpu().to(torch.float64)
+    if not bool(loss.isfinite().all()):
+        raise GlocalError("a client's loss is not finite: lower the learning rate.")
     if bool((loss < 0).any()):
         raise GlocalError(
             "a client's loss is negative, and fair weightings need losses of 0 or more: "
@@ -65,9 +67,17 @@ def losses(uplink: Uplink) -> Tensor:
     return loss
 
 
+def renormalised(p: Tensor, ids: Tensor) -> Tensor:
+    """The weights of some clients, made to sum to one; alike if they have none at all."""
+    some = p[ids.cpu()]
+    total = some.sum()
+    return some / total if float(total) > 0 else torch.full_like(some, 1 / len(some))
+
+
 def tilted(uplink: Uplink, tilt: Tensor) -> Tensor:
     """``p_i ∝ n_i exp(tilt_i)``; no tilt is by examples."""
     n = uplink.n.cpu().to(torch.float64)
+    tilt = tilt.clamp(max=torch.finfo(tilt.dtype).max)  # a number, also once it overflowed
     # The largest tilt taken off all of them changes nothing but that no number overflows.
     p = n * (tilt - tilt.max()).exp() if bool(tilt.isfinite().any()) else n
     return (p / p.sum()).to(uplink.n.device)

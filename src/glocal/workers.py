@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from multiprocessing.connection import wait as wait_for
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from glocal.errors import GlocalError
+from glocal.errors import ClientError, GlocalError
 from glocal.fitting import Order, Repeat, Run, fit, itself, threads_for
 from glocal.method import Plan, as_plan
 from glocal.methods import resolve
@@ -81,10 +82,9 @@ def train_all(
     jobs = jobs_for(specs, settings, here.small)
     if jobs == 1:
         for spec in specs:
-            yield (
-                spec,
-                fit(spec, fed, **arguments, progress=report, on_line=partial(on_line, spec)),
-            )
+            with _named(spec, len(specs)):
+                run = fit(spec, fed, **arguments, progress=report, on_line=partial(on_line, spec))
+            yield spec, run
         return
     yield from _dealt(plans, order, settings, fed, jobs, report, on_line, alone)
 
@@ -122,7 +122,8 @@ def _dealt(
                 _pass_on(said.get(), report, on_line)
             for future in done:
                 spec, r = running.pop(future)
-                found[spec][r] = pickle.loads(future.result())
+                with _named(spec, len(plans)):
+                    found[spec][r] = pickle.loads(future.result())
             while left and all(
                 len(found[s]) == settings.repeats for s in (left[0], yardsticks[left[0]])
             ):
@@ -141,6 +142,17 @@ def _dealt(
         if left:  # stopped half-way: what still runs would run for nobody
             for child in multiprocessing.active_children():
                 child.terminate()
+
+
+@contextmanager
+def _named(spec: str, methods: int) -> Iterator[None]:
+    """Of several methods, say which one a client could not train."""
+    try:
+        yield
+    except ClientError as error:
+        if methods == 1:
+            raise
+        raise ClientError(f"{spec}: {error}") from error
 
 
 def _pass_on(message: tuple[Any, ...], report: Report, on_line: OnLine) -> None:

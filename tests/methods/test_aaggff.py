@@ -72,9 +72,7 @@ def test_transforms_against_scipy() -> None:
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_transforms_increase(name: str) -> None:
     x = torch.linspace(0, 4, 200, dtype=torch.float64)
-    assert bool(
-        (TRANSFORMS[name](x).diff() > 0).all() or (TRANSFORMS[name](x[1:]).diff() > 0).all()
-    )
+    assert bool((TRANSFORMS[name](x).diff() > 0).all())
     r = responses(x, name, 0.2)
     assert float(r.min()) >= 0
     assert float(r.max()) <= 0.2
@@ -154,16 +152,34 @@ def test_regret_of_entropic_steps_of_everybody(
     assert float(regret(p, r)[-1]) <= 2 * math.sqrt(T * math.log(K))
 
 
-@pytest.mark.parametrize("foe", [noise, biased, flipping])
-@pytest.mark.parametrize(("K", "m", "T"), [(10, 2, 60), (30, 3, 100), (50, 25, 40)])
+@pytest.mark.parametrize(("K", "T"), [(100, 800), (1000, 900)])
+def test_regret_of_entropic_steps_of_everybody_when_one_is_far_worse(K: int, T: int) -> None:
+    """One client has six times the others' loss in every round: steps of C + 2 are too short."""
+    loss = torch.ones(K, dtype=torch.float64)
+    loss[3] = 6.0
+    r = responses(loss, "weibull")
+    p, seen = entropic_decisions(lambda t, p: r, K, T)
+    assert float(regret(p, seen)[-1]) <= 2 * math.sqrt(T * math.log(K))
+
+
+def alone_bad(seed: int, K: int) -> Callable[[int, Tensor], Tensor]:
+    """One client answers, nobody else ever does."""
+    return lambda t, p: torch.nn.functional.one_hot(torch.tensor(1), K).to(torch.float64)
+
+
+@pytest.mark.parametrize("foe", [biased, alone_bad])
+@pytest.mark.parametrize(("K", "m", "T"), [(4, 2, 800), (5, 3, 600)])
 def test_mean_regret_of_sampled_entropic_steps(
     foe: Callable[..., object], K: int, m: int, T: int
 ) -> None:
-    draws = [
-        float(regret(*entropic_decisions(foe(7, K), K, T, m, seed))[-1])  # type: ignore[arg-type]
-        for seed in range(20)
-    ]
-    assert sum(draws) / len(draws) <= 2 * lipschitz(m / K) * math.sqrt(T * math.log(K))
+    """Long enough that who stays uniform against the second foe would be above the bound."""
+    bound = 2 * lipschitz(m / K) * math.sqrt(T * math.log(K))
+    draws = [entropic_decisions(foe(7, K), K, T, m, seed) for seed in range(8)]  # type: ignore[arg-type]
+    found = [float(regret(p, r)[-1]) for p, r in draws]
+    assert sum(found) / len(found) <= bound
+    if foe is alone_bad:
+        still = torch.full((T, K), 1 / K, dtype=torch.float64)
+        assert float(regret(still, draws[0][1])[-1]) > bound
 
 
 def test_gradient_estimates_are_bounded() -> None:

@@ -133,6 +133,20 @@ def test_afl_stays_on_the_simplex(rounds: list[list[float]], rate: float) -> Non
         assert float(p.sum()) == pytest.approx(1, abs=1e-9)
 
 
+def test_afl_stays_on_the_simplex_whatever_the_losses() -> None:
+    for loss in ([1e30, 1.0, 1.0], [1e38, 1e38, 1e38], [0.0, 1e16, 1e16 + 4]):
+        p = weights(afl(0.1), sent(torch.tensor(loss, dtype=torch.float64)))
+        assert sum(p) == pytest.approx(1)
+        assert min(p) >= 0
+
+
+def test_losses_that_are_not_finite_are_refused() -> None:
+    for weighting in (q_fedavg(1), term(1), propfair(2), afl(1)):
+        with pytest.raises(GlocalError, match="not finite"):
+            weights(weighting, sent(torch.tensor([1.0, torch.nan, 1.0])))
+    assert weights(term(1e308), sent()) == pytest.approx([0, 0, 1])
+
+
 def test_afl_needs_everybody() -> None:
     with pytest.raises(GlocalError, match="afl needs every client"):
         afl().init(Setting(10, 0.1, 5))

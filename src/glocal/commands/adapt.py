@@ -212,7 +212,7 @@ def result(done: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) -> di
 def show(done: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) -> None:
     """A row a client, a row a method, the choice, and what else was asked for."""
     from glocal.fitting import CHOICE
-    from glocal.show import choice_in_words, show_adaptation
+    from glocal.show import choice_in_words, show_adaptation, show_privacy
 
     runs = {name: run for name, run in done.items() if name != CHOICE}
     for name, run in runs.items():
@@ -220,6 +220,7 @@ def show(done: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) -> None
             print(f"\n{name}")
         show_clients(run)
     show_adaptation(runs)
+    show_privacy(runs)
     s = done[CHOICE].summary
     figures = (
         f"{100 * s['mean']:.1f} % on average, {s['better_off']} better off than alone, "

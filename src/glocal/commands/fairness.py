@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from textwrap import wrap
@@ -160,7 +161,7 @@ def result(done: Mapping[str, Run], base: str, metric: str) -> dict[str, Any]:
 def show(done: Mapping[str, Run], found: Mapping[str, Any]) -> None:
     """A method's figures, below them its differences; what all that means; a sentence a method."""
     from glocal.metrics import PERCENT
-    from glocal.show import table
+    from glocal.show import show_privacy, table
 
     metric, base = found["metric"], found["against"]
     unit = " %" if metric in PERCENT else ""
@@ -174,6 +175,7 @@ def show(done: Mapping[str, Run], found: Mapping[str, Any]) -> None:
     print()
     for line in _legend(done[base], found):
         print(line)
+    show_privacy(done)
     others = [name for name in done if name != base]
     if others:
         print(f"\nAgainst {base}:")
@@ -257,13 +259,18 @@ def _legend(run: Run, found: Mapping[str, Any]) -> list[str]:
 
     s, metric, base = run.summary, found["metric"], found["against"]
     k, repeats = s["clients"], s["repeats"]
-    tenth = -(-k // 10)
+    held = [sum(not math.isnan(v) for v in row) for row in s["values"][metric]]
+    few, many = min(held), max(held)
+    tenth = -(-few // 10)
+    number = str(few) if few == many else f"{few} to {many}"
+    lacking = f"the {number} of {k} clients whose test data has enough for it"
+    who = f"the {k} clients" if few == k else lacking
     lower = METRICS[metric].lower_is_better
     pooled = metric == "accuracy" and s["estimate"] == "pooled"
     where = "everybody's test examples, by its label shares" if pooled else "its own test split"
     mean = (
         f"{metric}{' (lower is better)' if lower else ''}: each client's model on {where}. Mean: "
-        f"over the {k} clients, not over examples. Worst 10 %: the mean of the {tenth} worst of "
+        f"over {who}, not over examples. Worst 10 %: the mean of the {tenth} worst of "
         "them. Gini: half the difference of two clients, on average, in per cent of the mean. Gap: "
         "between the best client and the worst."
     )

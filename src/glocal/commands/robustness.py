@@ -304,9 +304,17 @@ def _legend(found: Mapping[str, Any], backdoors: bool) -> list[str]:
     interval = f", ± half of Student's 90 % interval, paired over {by}" if by else ""
     over = f" of each of {repeats} repeats, averaged" if repeats > 1 else ""
     honest = found["clients"] - bad
-    texts = [
+    who = (
         f"{bad} of {found['clients']} clients are malicious ({', '.join(found['malicious'])}); all "
-        f"figures are of the other {honest}. Accuracy: each client's model on {where}. Chance, the "
+        f"figures are of the other {honest}."
+    )
+    if len({row["honest"] for row in found["rows"]}) > 1:
+        who = (
+            f"Attacks differ in how many of the {found['clients']} clients are malicious; figures "
+            f"are of the others, and without an attack of the {honest} that --malicious leaves."
+        )
+    texts = [
+        f"{who} Accuracy: each client's model on {where}. Chance, the "
         f"best that one answer for all would do: {100 * found['chance']:.1f} %.",
         "Change: of the mean from the same method without an attack, on the same clients"
         f"{interval}. Worst 10 %: the mean of the worst tenth{over}. Better or worse off than "

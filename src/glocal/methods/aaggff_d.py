@@ -12,8 +12,9 @@ and there is a closed form in O(K):
     r̆_i = r̄ + 1[i∈S] (r_i − r̄)/C,    ğ = −r̆/(1 + r̄) + r̄ (⟨p, r̆⟩ − r̄)/(1 + r̄)²,
     p⁺ ∝ exp(−√(log K) Σğ / (L̆ √(t+1))).
 
-The new p is renormalised over the sample. With everybody present the regret stays below
-2L √(T log K), L = 1; with sampling, in the mean over draws, below 2L̆ √(T log K).
+The new p is renormalised over the sample. With everybody present (C = 1) nothing is estimated: the
+gradient is g itself, with L = 1 in the place of L̆, and the regret stays below 2L √(T log K). With
+sampling it stays, in the mean over draws, below 2L̆ √(T log K).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from glocal.responses import check_transform, responses
 from glocal.types import Tree, Uplink
-from glocal.weighting import Setting, Weighting, losses
+from glocal.weighting import Setting, Weighting, losses, renormalised
 
 
 def aaggff_d(transform: str = "normal") -> Weighting:
@@ -42,8 +43,7 @@ def aaggff_d(transform: str = "normal") -> Weighting:
         return standing(state, ids).to(uplink.n.device), state
 
     def standing(state: Tree, ids: Tensor) -> Tensor:
-        p = entropic_decision(state)[ids.cpu()]
-        return p / p.sum()
+        return renormalised(entropic_decision(state), ids)
 
     return Weighting("aaggff-d", weigh, init, needs_loss=True, standing=standing)
 
@@ -67,7 +67,10 @@ def entropic_step(state: Tree, ids: Tensor, r: Tensor) -> Tree:
     mean = r.mean()
     filled = doubly_robust(r, ids, len(state["g"]), C, mean)
     p = entropic_decision(state)
-    g = -filled / (1 + mean) + mean * (p @ filled - mean) / (1 + mean) ** 2
+    if C == 1:  # nothing was estimated, so there is nothing to linearise for
+        g = -filled / (1 + p @ filled)
+    else:
+        g = -filled / (1 + mean) + mean * (p @ filled - mean) / (1 + mean) ** 2
     return {**state, "g": state["g"] + g, "rounds": state["rounds"] + 1}
 
 
@@ -83,5 +86,5 @@ def doubly_robust(r: Tensor, ids: Tensor, K: int, C: float, imputed: Tensor) -> 
 
 
 def lipschitz(C: float) -> float:
-    """``L̆``: the largest entry a gradient estimate can have, for responses from 0 to C."""
-    return C + 2
+    """The largest entry a gradient can have, for responses from 0 to C: ``L̆``; of C = 1, L = 1."""
+    return C + 2 if C < 1 else 1.0

@@ -20,7 +20,7 @@ from torch import Tensor
 from glocal.responses import check_transform, responses
 from glocal.simplex import lowest
 from glocal.types import Tree, Uplink
-from glocal.weighting import Setting, Weighting, everybody, losses
+from glocal.weighting import Setting, Weighting, everybody, losses, renormalised
 
 
 def aaggff_s(transform: str = "normal") -> Weighting:
@@ -34,14 +34,16 @@ def aaggff_s(transform: str = "normal") -> Weighting:
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
         ids = uplink.ids.cpu()
         K = len(state["p"])
-        r = torch.zeros_like(state["p"])
-        r[ids] = responses(losses(uplink), transform, 1 / K)
+        seen = responses(losses(uplink), transform, 1 / K)
+        # Whoever's update was left out is taken for an average client.
+        r = seen.mean().expand(K).index_copy(0, ids, seen)
         state = newton_step(state, r)
-        return state["p"][ids].to(uplink.n.device), state
+        return standing(state, ids).to(uplink.n.device), state
 
-    return Weighting(
-        "aaggff-s", weigh, init, needs_loss=True, standing=lambda s, ids: s["p"][ids.cpu()]
-    )
+    def standing(state: Tree, ids: Tensor) -> Tensor:
+        return renormalised(state["p"], ids)
+
+    return Weighting("aaggff-s", weigh, init, needs_loss=True, standing=standing)
 
 
 def newton_start(K: int) -> Tree:

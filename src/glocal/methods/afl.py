@@ -17,7 +17,7 @@ from torch import Tensor
 from glocal.optim import positive
 from glocal.simplex import project
 from glocal.types import Tree, Uplink
-from glocal.weighting import Setting, Weighting, everybody, losses
+from glocal.weighting import Setting, Weighting, everybody, losses, renormalised
 
 
 def afl(rate: float = 0.1) -> Weighting:
@@ -31,6 +31,9 @@ def afl(rate: float = 0.1) -> Weighting:
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
         ids = uplink.ids.cpu()
         p = project(state["p"].index_add(0, ids, losses(uplink), alpha=rate))
-        return p[ids].to(uplink.n.device), {"p": p}
+        return renormalised(p, ids).to(uplink.n.device), {"p": p}
 
-    return Weighting("afl", weigh, init, needs_loss=True, standing=lambda s, ids: s["p"][ids.cpu()])
+    def standing(state: Tree, ids: Tensor) -> Tensor:
+        return renormalised(state["p"], ids)
+
+    return Weighting("afl", weigh, init, needs_loss=True, standing=standing)

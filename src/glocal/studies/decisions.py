@@ -142,8 +142,9 @@ def game_of(method: str, response: str, training: Training) -> Game:
         if name == "aaggff-s":
             return Game(transform, 1 / K, 2 * (1 + math.log(1 + T / (16 * K))) if whole else None)
         if name == "aaggff-d":
-            L = 1.0 if C == 1 else lipschitz(C)
-            return Game(transform, C, 2 * L * math.sqrt(T * math.log(K)) if whole else None)
+            return Game(
+                transform, C, 2 * lipschitz(C) * math.sqrt(T * math.log(K)) if whole else None
+            )
     return Game(response, 1 / K if C == 1 else C, None)
 
 
