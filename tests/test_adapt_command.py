@@ -376,6 +376,11 @@ def other_text(name: str, old: str, new: str) -> Callable[[Path], None]:
         (cut("clients.safetensors"), "clients.safetensors is damaged"),
         (cut("result.json"), "result.json is damaged"),
         (cut("metrics.jsonl"), "do not fit together"),
+        (lambda folder: (folder / "metrics.jsonl").write_text(""), "has no rounds"),
+        (
+            spoil_result(lambda r: r["methods"]["fedavg"]["summary"].pop("accuracies")),
+            "do not fit together (KeyError",
+        ),
         (spoil_result(lambda r: r.update(schema=2)), "written with schema 2, and this version"),
         (spoil_result(lambda r: r["methods"].clear()), "do not fit together (KeyError"),
         (other_text("settings.toml", "mlp(8)", "mlp(9)"), "does not fit the model and the method"),

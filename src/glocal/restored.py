@@ -136,6 +136,11 @@ def read(folder: Path) -> Files:
         own = result["methods"][method]
         text = (folder / "metrics.jsonl").read_text(encoding="utf-8")
         lines = [line for line in map(json.loads, text.splitlines()) if line.get("repeat", 1) == 1]
+        stopped = own["summary"].get("attack", {"stopped": [None]})["stopped"][0]
+        if not lines and stopped is None and itself(plan) is None:
+            raise ValueError("metrics.jsonl has no rounds")
+        if len(own["summary"]["accuracies"][0]) != len(own["clients"]):
+            raise ValueError("accuracies and clients differ in number")
         return Files(
             folder,
             method,
@@ -145,11 +150,11 @@ def read(folder: Path) -> Files:
             facts["chosen"]["engine"],
             int(lines[-1]["round"]) if lines else 0,
             [line.get("stage") for line in lines],
-            own["summary"].get("attack", {"stopped": [None]})["stopped"][0],
+            stopped,
             own["summary"],
             own["clients"],
         )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise GlocalError(
             f"the files in {folder} do not fit together ({type(error).__name__}: {error}): "
             f"{_again(folder)}."
