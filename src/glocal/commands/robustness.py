@@ -121,6 +121,7 @@ def robustness(
     from glocal.cli import check_json
     from glocal.progress import reporter
     from glocal.settings import from_mapping
+    from glocal.show import show_privacy
 
     whole = dict(locals())
     specs = list(dict.fromkeys(methods or defaults(malicious)))
@@ -139,6 +140,7 @@ def robustness(
     if json is not None:
         runs.write(json, runs.dump(found))
     show(found)
+    show_privacy(done[NO_ATTACK])
 
 
 def check(
@@ -209,6 +211,9 @@ def result(done: Done, fed: Federation, malicious: float, seed: int) -> dict[str
         "estimate": some.summary["estimate"],
         "malicious": [fed.names[k] for k in who],
         "chance": chance(fed, who),
+        "privacy": runs.plain(
+            {s: run.summary["privacy"] for s, run in clean.items() if "privacy" in run.summary}
+        ),
         "rows": runs.plain(
             [row(done, spec, attack, fed, who) for spec in clean for attack in done]
         ),
