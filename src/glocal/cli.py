@@ -271,7 +271,7 @@ def _train(
 ) -> None:
     """Train, show, and keep every method in a folder of its own."""
     from glocal import results, runs
-    from glocal.fitting import CHOICE, choice
+    from glocal.choosing import CHOICE, choice
     from glocal.methods import resolve
     from glocal.progress import reporter
     from glocal.show import show_clients, show_comparison

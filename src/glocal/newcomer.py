@@ -28,13 +28,14 @@ from glocal import arrival, place
 from glocal.data.federation import Federation
 from glocal.errors import GlocalError
 from glocal.evaluate import Models, Outcome, outcomes
-from glocal.fitting import Trained, check_whole
 from glocal.joined import Joined, Seen, collect
 from glocal.method import Method, Plan, as_plan
 from glocal.methods import resolve
 from glocal.methods.local import Alone
+from glocal.order import check_whole
 from glocal.place import ModelLike
 from glocal.progress import Report, reporter
+from glocal.repeat import Trained
 from glocal.results import pool_is_valid
 from glocal.sampling import Fraction
 from glocal.task import Augment, Losses, cross_entropy

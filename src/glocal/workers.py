@@ -25,10 +25,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from glocal.errors import ClientError, GlocalError
-from glocal.fitting import Order, Repeat, Run, fit, itself, threads_for
+from glocal.fitting import Run, assembled, fit
 from glocal.method import Plan, as_plan
 from glocal.methods import resolve
+from glocal.order import Order, itself
 from glocal.progress import Report
+from glocal.repeat import Repeat, threads_for
 from glocal.train import Progress
 
 if TYPE_CHECKING:
@@ -132,7 +134,7 @@ def _dealt(
                     [found[s][r] for r in range(settings.repeats)] for s in (spec, yardsticks[spec])
                 )
                 same = spec == yardsticks[spec]
-                yield spec, order.run(spec, fed, own, own if same else alone)
+                yield spec, assembled(order, spec, fed, own, own if same else alone)
     except BrokenProcessPool as error:
         raise GlocalError(
             "a worker process was ended from outside, perhaps for want of memory: use --jobs 1."
