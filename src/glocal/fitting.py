@@ -13,6 +13,7 @@ from torch import Tensor
 from glocal import newtest, runs
 from glocal.adapt import Public
 from glocal.adapted import add_adapted
+from glocal.checkpoint import Keeping
 from glocal.data.federation import Federation
 from glocal.errors import GlocalError
 from glocal.honest import add_attack
@@ -153,6 +154,8 @@ def fit(
     adapt: str | None = None,
     public: Public | None = None,
     attack: str | None = None,
+    diverged: str = "fatal",
+    checkpoints: str | Path | Keeping | None = None,
     progress: bool | Report | None = None,
     name: str | None = None,
     on_line: Callable[[dict[str, Any]], None] = lambda line: None,
@@ -185,6 +188,10 @@ def fit(
         public: inputs and labels that are nobody's, for ``ewc(fisher=public)``.
         attack: what malicious clients do, as in ``"sign-flip(share=0.2)"``
             (:mod:`glocal.attacks`).
+        diverged: what becomes of a client whose training is not finite: ``"fatal"`` ends the run,
+            ``"skip"`` goes on without it, ``"clip"`` uses what is left of it (:mod:`glocal.gate`).
+        checkpoints: a folder for them (or a :class:`glocal.checkpoint.Keeping`); if it has some of
+            the same call, training goes on from the newest, to the same bits. They stay there.
         progress: show bars: on a terminal by default; or a function (what, done, total).
         name: what to call the run; the spec as typed by default.
         on_line: called with each round's line of the history.
@@ -210,7 +217,12 @@ def fit(
         adapt=adapt,
         public=public,
         attack=attack,
+        diverged=diverged,
     )
+    keeping = checkpoints
+    if isinstance(checkpoints, str | Path):
+        keeping = Keeping(Path(checkpoints), stop=lambda: False)
+    assert keeping is None or isinstance(keeping, Keeping)
     if attack is not None and itself(plan) is not None:
         raise GlocalError("local sends nothing, so no attack can reach it: leave the attack out.")
     own: list[Repeat] = []
@@ -223,15 +235,18 @@ def fit(
             title = order.title(name, r)
             with threads_for(here):
                 tick = partial(report, order.title("alone", r))
-                alone.append(order.by_itself(order.alone(plan), here, tick))
+                alone.append(order.by_itself(order.alone(plan), here, tick, keeping))
                 if itself(plan) is not None:
                     continue
 
-                def on_round(done: Progress, r: int = r, title: str = title) -> None:
+                def on_round(
+                    done: Progress, new: list[dict[str, Any]], r: int = r, title: str = title
+                ) -> None:
                     report(title, done.round, rounds)
-                    on_line(order.line(done.history[-1], r))
+                    for line in new:
+                        on_line(order.line(line, r))
 
                 on_epoch = partial(report, order.title(f"{name}, adapting", r))
-                one = order.federated(plan, here, on_round, on_epoch)
+                one = order.federated(plan, here, on_round, on_epoch, keeping, name)
                 own.append(one.figures() if r else one)
     return assembled(order, name, fed, own or alone, alone)

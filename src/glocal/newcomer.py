@@ -115,7 +115,7 @@ def join(
             for stage in plan.stages:
                 stage.method.shared_names(here.task)  # refuses what does not fit the model
             p = arrival.parts(here.fed, who)
-            mine = replace(here, fed=p.new, key=f"{here.key} {who}")
+            mine = replace(here, fed=p.new, digest=f"{here.digest} {who}")
             _, judged = place.measured(mine, alone, partial(report, f"alone{suffix}"))
             training = Training(plan, here.task, p.old, here.engine, sampler, rounds, here.seed)
             tick = partial(report, f"{name}{suffix}")

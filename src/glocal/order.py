@@ -13,16 +13,29 @@ from torch import Tensor
 from glocal import attacks, newtest, place, server, tree
 from glocal.adapt import Public, techniques
 from glocal.adapted import after
+from glocal.checkpoint import Keeper, Keeping, packed, unpacked
 from glocal.data.federation import Federation
 from glocal.errors import ClientError, GlocalError
+from glocal.gate import check_policy
 from glocal.ledger import Ledger, published
 from glocal.method import Method, Plan
 from glocal.methods.local import Alone
 from glocal.place import ModelLike, Place
 from glocal.repeat import Repeat, Trained, judge, struck
 from glocal.sampling import Fixed, Fraction, Poisson, Sampler
+from glocal.stopping import Stopped
 from glocal.task import Augment, Losses, cross_entropy
 from glocal.train import Progress, Training
+
+Tick = Callable[[int, int], None]
+"""How much is done and how much there is."""
+
+OnRound = Callable[[Progress, list[dict[str, Any]]], None]
+"""Where a training stands, and the lines of its history that are new."""
+
+
+def no_tick(done: int, total: int) -> None:
+    """Say nothing."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,7 @@ class Order:
     adapt: str | None = None
     public: Public | None = None
     attack: str | None = None
+    diverged: str = "fatal"
 
     def __post_init__(self) -> None:
         if self.attack is not None:
@@ -58,6 +72,7 @@ class Order:
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
             raise GlocalError(f"seed must be a whole number from 0 to 2^63 − 1, not {seed}.")
         place.alone_of(self.yardstick)
+        check_policy(self.diverged)
 
     def alone(self, plan: Plan) -> Alone:
         """How clients train alone: the plan itself, if that is what it is."""
@@ -87,7 +102,16 @@ class Order:
         sampler = _sampler(self.fraction, self.sampled, self.poisson, len(here.fed))
         rounds, every = self.rounds, self.validate_every
         training = Training(
-            plan, here.task, fed, here.engine, sampler, rounds, here.seed, every, adversary
+            plan,
+            here.task,
+            fed,
+            here.engine,
+            sampler,
+            rounds,
+            here.seed,
+            every,
+            adversary,
+            self.diverged,
         )
         for technique in techniques(self.adapt) if self.adapt is not None else ():
             technique.check(here.task, self.public)
@@ -98,9 +122,14 @@ class Order:
             server.check_privacy(stage.method, here.task, training.setting)
         return training
 
-    def by_itself(self, alone: Alone, here: Place, tick: Callable[[int, int], None]) -> Repeat:
+    def by_itself(
+        self, alone: Alone, here: Place, tick: Tick = no_tick, keeping: Keeping | None = None
+    ) -> Repeat:
         """Every client trains alone."""
-        yard, judged = place.measured(here, alone, tick)
+        keeper = None
+        if keeping is not None:
+            keeper = keeping.epochs(here.repeat, f"alone {here.digest} {alone.label}")
+        yard, judged = place.measured(here, alone, tick, keeper)
         together = None
         if self.new_test:
             together = newtest.stacked(here.task, here.fed, here.engine, yard.models)
@@ -112,19 +141,32 @@ class Order:
         self,
         plan: Plan,
         here: Place,
-        on_round: Callable[[Progress], None] = lambda progress: None,
-        on_epoch: Callable[[int, int], None] = lambda done, total: None,
+        on_round: OnRound = lambda progress, new: None,
+        on_epoch: Tick = no_tick,
+        keeping: Keeping | None = None,
+        name: str = "",
     ) -> Repeat:
-        """Clients train together, and then adapt what they got, where that was asked for."""
+        """Clients train together, and then adapt what they got, where that was asked for.
+
+        ``on_round`` is called with where the training stands and the lines of its history that are
+        new: one after each round, many where it was taken up again.
+        """
         training = self.training(plan, here)
-        done, stopped = self._rounds(training, here, on_round)
+        keeper = keeping.rounds(here.repeat, self._known_by(name, here)) if keeping else None
+        done, stopped = self._rounds(training, here, on_round, keeper)
         trained = Trained(training, done)
         judged, given, val = judge(trained, here.fed)
         adapted = None
         if self.adapt is not None:
             wanted = techniques(self.adapt)
             where = (here.task, here.fed, here.engine)
-            adapted = after(*where, wanted, given, here.seed, public=self.public, tick=on_epoch)
+
+            def tick(epoch: int, epochs: int) -> None:
+                on_epoch(epoch, epochs)
+                if keeping is not None and keeping.stop():
+                    raise Stopped  # what was trained is on disk, and adapting is done again
+
+            adapted = after(*where, wanted, given, here.seed, public=self.public, tick=tick)
         ids, states = done.clients.saved()
         return Repeat(
             judged,
@@ -143,17 +185,36 @@ class Order:
         )
 
     def _rounds(
-        self, training: Training, here: Place, on_round: Callable[[Progress], None]
+        self, training: Training, here: Place, on_round: OnRound, keeper: Keeper | None
     ) -> tuple[Progress, int | None]:
         """All rounds; or those until an attack left nothing finite to train, and which that was."""
-        progress = training.begin(here.task.params)
+        kept = keeper.last() if keeper else None
+        if kept is None:
+            progress = training.begin(here.task.params)
+        else:
+            progress = unpacked(kept, training)
+            on_round(progress, progress.history)
+
+        def after(done: Progress) -> None:
+            on_round(done, done.history[-1:])
+            if keeper is not None:
+                last = done.round == training.last
+                keeper.after(done.round, lambda: packed(done), last)
+
         try:
-            return training.run(progress, on_round), None
+            return training.run(progress, after), None
         except ClientError:
+            if keeper is not None:
+                keeper.write(progress.round, *packed(progress))  # the last that was good
             if training.adversary is None:
                 raise
             # That the federation ends there is what was to be found out: it is judged as it stands.
             return progress, progress.round + 1
+
+    def _known_by(self, name: str, here: Place) -> str:
+        """What a checkpoint must be of, to be taken for this repeat's."""
+        drawn = (self.rounds, self.fraction, self.sampled, self.poisson, self.attack)
+        return f"{name} {here.digest} {drawn} {self.validate_every}"
 
     def line(self, line: Mapping[str, Any], repeat: int) -> dict[str, Any]:
         """A round's line, with its repeat where there are several."""
