@@ -17,6 +17,7 @@ from glocal.commands.fairness import fairness
 from glocal.commands.newcomer import newcomer
 from glocal.commands.privacy import BareJson, privacy
 from glocal.commands.robustness import robustness
+from glocal.commands.runs import runs
 from glocal.errors import GlocalError
 from glocal.options import (
     Adapt,
@@ -257,6 +258,7 @@ app.command()(newcomer)
 app.command()(fairness)
 app.command()(adapt)
 app.command()(robustness)
+app.command()(runs)
 app.command(cls=BareJson)(privacy)
 
 
