@@ -202,6 +202,13 @@ def test_settings_and_figures_of_the_wrong_kind_are_only_shown(root, runs):
     assert len(json.loads(out)["runs"]) == 4
 
 
+def test_what_is_damaged_meets_no_condition(root, runs):
+    (root / "één" / "settings.toml").write_text("?")
+    for condition in ("seed=0", "seed!=0", "sampled=none", "rounds<9"):
+        assert "runs/één " not in runs("--where", condition)[1]
+    assert shown(runs("--state", "damaged")[1]) == ["runs/één"]
+
+
 def test_a_line_that_cannot_be_read_is_named(root, runs):
     (root / "één" / "result.json").unlink()
     (root / "één" / "metrics.jsonl").write_bytes(b'{"round": 1}\nnonsense\n{"round": 2}\n{"ro')
@@ -279,6 +286,7 @@ def test_the_table_is_newest_first_and_says_once_what_is_the_same(runs):
         (["--method", "avg*"], set()),
         (["--data", "toy.npz"], {"één", "saved", "both/fedavg", "both/local"}),
         (["--data", "toy"], set()),
+        (["--data", "[t]oy.npz"], set()),
         (["--state", "stopped"], set()),
         (["--where", "seed=1"], {"één"}),
         (["--where", "seed!=1"], {"saved", "both/fedavg", "both/local"}),
@@ -426,6 +434,15 @@ def test_a_row_that_does_not_fit_takes_two_lines():
         "  zyx   10",
         "東京",
         "  <w>      2",
+    ]
+
+
+def test_the_widest_text_is_folded():
+    columns = [Column("a", text=True), Column("b", text=True)]
+    assert lay_out(columns, [["1" * 12, "2" * 16]], 26) == [
+        "a             b",
+        "111111111111  222222222222",
+        "              2222",
     ]
 
 

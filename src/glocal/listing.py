@@ -69,9 +69,8 @@ class Listed:
 
     @property
     def name(self) -> str:
-        """The folder as text that can be printed, whatever its bytes are."""
-        text = os.fsencode(self.folder).decode("utf-8", "replace")
-        return "".join(c if c.isprintable() else "\ufffd" for c in text)
+        """The folder as text that can be printed."""
+        return printable(self.folder)
 
     @property
     def alone(self) -> bool:
@@ -116,6 +115,11 @@ class Listed:
             **{name: self.facts.get(name, {}) for name in FACTS},
             "summary": {name: self.figure(name) for name in FIGURES} if self.summary else None,
         }
+
+
+def printable(path: Path) -> str:
+    """A path as text, whatever its bytes are: no end of line, no colours, no broken letters."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in str(path))
 
 
 def find(places: Sequence[Path]) -> tuple[list[Listed], list[Path]]:

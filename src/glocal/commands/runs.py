@@ -148,6 +148,7 @@ def _listed(
 ) -> list[str]:
     """The table, what is the same in all of it, and what is wrong with whom."""
     from glocal.layout import lay_out, width
+    from glocal.listing import printable
 
     lines: list[str] = []
     if shown:
@@ -157,7 +158,7 @@ def _listed(
     elif found:
         lines += _wrapped(f"None of {_count(found)} is like that: ask for less.")
     else:
-        where = ", ".join(map(str, places))
+        where = ", ".join(map(printable, places))
         lines += _wrapped(
             f"There are no runs in {where}: 'glocal run' and 'glocal compare' leave their folders "
             "in runs/, or where --out says."
@@ -168,7 +169,7 @@ def _listed(
         if run.problem is not None:
             lines += _wrapped(f"{run.name}: {run.problem}.")
     if strange:
-        few = ", ".join(_name(path) for path in strange[:5])
+        few = ", ".join(printable(path) for path in strange[:5])
         more = f" and {len(strange) - 5} more" if strange[5:] else ""
         lines += _wrapped(f"Without a run in it: {few}{more}.")
     return lines
@@ -319,10 +320,6 @@ def _when(seconds: float) -> str:
 
 def _count(n: int) -> str:
     return f"{n} run{'' if n == 1 else 's'}"
-
-
-def _name(path: Path) -> str:
-    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _wrapped(text: str) -> list[str]:
