@@ -195,7 +195,6 @@ class MLflow:
         self._seen: dict[str, int] = {}
         named = mlflow.is_tracking_uri_set()
         self._server: str | None = mlflow.get_tracking_uri() if named else None
-        self._where = _nameless(self._server) if self._server else None
         # Their own defaults let a server that is gone stop a run for minutes, and their notes on
         # where to look go to stdout, which may be a pipe for JSON.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -210,7 +209,7 @@ class MLflow:
             mlflow.MlflowClient(self._server).search_experiments(max_results=1)
         except Exception as error:
             raise GlocalError(
-                f"MLflow at {self._where} cannot be used ({_reason(error)}): start it, "
+                f"MLflow at {_nameless(self._server)} cannot be used ({_reason(error)}): start it, "
                 "or look at MLFLOW_TRACKING_URI."
             ) from error
 
@@ -254,8 +253,7 @@ class MLflow:
         run = self._before(note)
         if run is None:
             run = self._client.create_run(self._experiment(), run_name=self._about["title"])
-            kept = {"server": self._where, "run_id": run.info.run_id}
-            note.write_text(json.dumps(kept) + "\n", encoding="utf-8")
+            note.write_text(json.dumps({"run_id": run.info.run_id}) + "\n", encoding="utf-8")
             about = {k: v for k, v in self._about.items() if k != "title" and v is not None}
             asked = [Param(k, str(v)[:500]) for k, v in about.items()]
             self._client.log_batch(run.info.run_id, params=asked[:100])  # no more at once
@@ -267,14 +265,11 @@ class MLflow:
         self._run = run.info.run_id
 
     def _before(self, note: Path) -> Any:
-        """The run that was begun here on the same server, if it is still there."""
+        """The run that was begun here, if this server has it still."""
         from mlflow.exceptions import MlflowException
 
         try:
-            kept = json.loads(note.read_text(encoding="utf-8"))
-            if kept["server"] != self._where:
-                return None
-            run = self._client.get_run(kept["run_id"])
+            run = self._client.get_run(json.loads(note.read_text(encoding="utf-8"))["run_id"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
         except MlflowException as error:
