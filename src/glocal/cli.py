@@ -17,6 +17,7 @@ from glocal.commands.newcomer import newcomer
 from glocal.commands.privacy import BareJson, privacy
 from glocal.commands.resume import resume
 from glocal.commands.robustness import robustness
+from glocal.commands.runs import runs
 from glocal.commands.training import new, train
 from glocal.errors import GlocalError, Interrupted
 from glocal.options import (
@@ -44,6 +45,7 @@ from glocal.options import (
     Rounds,
     Sampled,
     Seed,
+    Track,
     Transform,
     ValidateEvery,
     Yardstick,
@@ -116,6 +118,7 @@ def compare(
     diverged: Diverged = "fatal",
     checkpoint_every: CheckpointEvery = 0,
     keep_checkpoints: KeepCheckpoints = 2,
+    track: Track = None,
     out: Out = None,
     json: Json = None,
 ) -> None:
@@ -175,6 +178,7 @@ def run(
     diverged: Diverged = "fatal",
     checkpoint_every: CheckpointEvery = 0,
     keep_checkpoints: KeepCheckpoints = 2,
+    track: Track = None,
     out: Out = None,
     json: Json = None,
 ) -> None:
@@ -264,6 +268,7 @@ app.command()(newcomer)
 app.command()(fairness)
 app.command()(adapt)
 app.command()(robustness)
+app.command()(runs)
 app.command(cls=BareJson)(privacy)
 
 

@@ -146,6 +146,13 @@ CheckpointEvery = Annotated[
 KeepCheckpoints = Annotated[
     int, typer.Option(help="How many checkpoints are kept.", rich_help_panel="Output")
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Also pass every round on to tensorboard or mlflow; may be given several times.",
+        rich_help_panel="Output",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -168,4 +175,5 @@ def chosen(arguments: dict[str, Any]) -> dict[str, Any]:
 
     names = {f.name for f in fields(Settings)}
     found = {k: v for k, v in arguments.items() if k in names}
-    return {**found, "transforms": tuple(arguments.get("transform") or ())}
+    lists = {"transforms": "transform", "track": "track"}
+    return {**found, **{name: tuple(arguments.get(k) or ()) for name, k in lists.items()}}

@@ -55,6 +55,7 @@ class Settings:
     diverged: str = "fatal"
     checkpoint_every: int = 0
     keep_checkpoints: int = 2
+    track: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
