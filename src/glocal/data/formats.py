@@ -55,8 +55,14 @@ def idx(data: bytes, name: str) -> Array:
 
 
 def _from_idx(files: Files) -> Arrays:
-    arrays = ("x_train", "y_train", "x_test", "y_test")
-    return {key: idx(files[name], name) for key, name in zip(arrays, IDX.files, strict=True)}
+    x_train, y_train, x_test, y_test = (idx(files[name], name) for name in IDX.files)
+    # Grey images come without their one channel.
+    return {
+        "x_train": x_train[:, None],
+        "y_train": y_train,
+        "x_test": x_test[:, None],
+        "y_test": y_test,
+    }
 
 
 IDX = Form(

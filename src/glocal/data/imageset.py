@@ -136,13 +136,6 @@ def _checked(data: ImageSet, form: Form, files: Mapping[str, bytes], where: str)
     form.ready()
     try:
         found = form.decode(files)
-        # Those of one channel come without it.
-        found = {
-            key: value.reshape(-1, *data.shape)
-            if key.startswith("x") and value.ndim == 3
-            else value
-            for key, value in found.items()
-        }
         check(data, found)
     except GlocalError as error:
         raise GlocalError(f"{where}{error}") from None
