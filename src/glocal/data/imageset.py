@@ -70,8 +70,9 @@ def check(data: ImageSet, arrays: Arrays) -> None:
                 )
             if hashlib.sha256(np.ascontiguousarray(found).data).hexdigest() != data.sha256[key]:
                 raise GlocalError(
-                    f"this is not {data.name}: the sha256 of {key} is another (the files are "
-                    "damaged, or of another data set)."
+                    f"this is not {data.name}: the sha256 of {key} is another; the files are "
+                    f"damaged or another data set's, so put the right ones into a folder "
+                    f"{data.folders[0]!r}."
                 )
 
 
