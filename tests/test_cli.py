@@ -42,6 +42,7 @@ def test_compare_prints_a_table_and_names_the_run_folder(glocal):
     assert sum(counts) == 6
     folder = Path(out.splitlines()[-1].removeprefix("Run folder: "))
     assert sorted(p.name for p in folder.iterdir()) == [
+        "comparison.toml",
         "ditto",
         "fedavg",
         "fedprox",

@@ -300,14 +300,26 @@ def first_line(thing: object) -> str:
 
 def list_data() -> None:
     """Data sets, partitions and transforms."""
-    from glocal.data import partitions, sources
+    from glocal.data import partitions
+    from glocal.data.sources import SOURCES
     from glocal.data.transforms import TRANSFORMS
 
     def rows(things: Mapping[str, str]) -> list[list[Cell]]:
         return [[(name, "bold"), about.replace("``", "")] for name, about in things.items()]
 
     print("Data sets (--data; or your own .csv with label and client columns, or .npz with x, y)\n")
-    table(["name", "what it is"], rows(sources()), left=2)
+    table(
+        ["name", "what it is", "licence", "from"],
+        [
+            [(name, "bold"), first_line(entry.make), entry.licence, entry.origin]
+            for name, entry in SOURCES.items()
+        ],
+        left=4,
+    )
+    print(
+        "\nWhat is not there yet is fetched once, checked and kept. Your own copy comes first:\n"
+        "set GLOCAL_DATA to its folder. Fewer examples: 'mnist(examples=6000)'."
+    )
     print("\nPartitions (--partition)\n")
     table(["name", "how examples are dealt among clients"], rows(partitions()), left=2)
     print("\nTransforms (--transform)\n")
@@ -323,6 +335,8 @@ def draw_federation(fed: Federation) -> None:
         f"{tuple(fed.x.shape[1:])}, {fed.classes} classes, {len(fed)} clients "
         f"({about.get('partition') or 'its own clients'})."
     )
+    if fed.central is not None:
+        print(f"{len(fed.central[0])} more are a central test set, which is no client's.")
     leftovers = about.get("leftovers") or 0
     if leftovers:
         print(f"{leftovers} examples are left over and belong to nobody.")

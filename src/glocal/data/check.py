@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,13 @@ from glocal.data.split import Shares
 from glocal.errors import GlocalError
 
 Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """Images in bytes. They become float32 from 0 to 1, four times as large, in a single copy."""
+
+    values: Array
 
 
 def as_array(values: Any, what: str) -> Array:
@@ -42,6 +50,10 @@ def missing(value: Any) -> bool:
 
 def features(x: Any) -> Tensor:
     """Features as float32; whole numbers of 16 bits or more are token ids and become int64."""
+    if isinstance(x, Pixels):
+        scaled = x.values.astype(np.float32, order="C")
+        scaled /= 255
+        return torch.from_numpy(scaled)
     array = as_array(x, "x")
     if array.ndim == 0 or len(array) == 0:
         raise GlocalError("x has no rows: give at least three examples for each client.")
@@ -90,6 +102,27 @@ def labels(y: Any, classes: int | None) -> tuple[Tensor, int, dict[str, int] | N
             "all labels are the same, so there are fewer than 2 classes: check the label column."
         )
     return whole, int(whole.max()) + 1 if classes is None else classes, codes
+
+
+def central(pair: tuple[Any, Any], x: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """A test set that is no client's: the same features as ``x``, the same classes."""
+    try:
+        inputs, targets = pair
+    except (TypeError, ValueError):
+        raise GlocalError("central= takes a pair: features and labels of a test set.") from None
+    inputs, array = features(inputs), as_array(targets, "the labels of central=")
+    if inputs.shape[1:] != x.shape[1:] or inputs.dtype != x.dtype:
+        raise GlocalError(
+            f"central= has examples {list(inputs.shape[1:])} of {inputs.dtype} and x has "
+            f"{list(x.shape[1:])} of {x.dtype}: give the same features."
+        )
+    if array.shape[:1] != inputs.shape[:1]:
+        raise GlocalError(
+            f"central= has {len(inputs)} examples and {array.size} labels: give one label each."
+        )
+    if array.dtype.kind not in "biuf":
+        raise GlocalError("the labels of central= should be numbers, as those of y then are, too.")
+    return inputs, _whole_labels(array, classes)
 
 
 def _whole_labels(array: Array, classes: int | None) -> Tensor:

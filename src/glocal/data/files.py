@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from glocal.data.check import Array
-from glocal.data.sources import Source
+from glocal.data.source import Source
 from glocal.errors import GlocalError
 
 GAPS = ("", "na", "n/a", "nan", "null", "none", "?")

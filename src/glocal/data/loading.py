@@ -8,9 +8,9 @@ from pathlib import Path
 from glocal.data import files
 from glocal.data.federation import Federation, federation
 from glocal.data.partition import column_of
-from glocal.data.sources import SOURCES, Source
+from glocal.data.source import Source
+from glocal.data.sources import named
 from glocal.data.transforms import Transform
-from glocal.errors import GlocalError, unknown
 
 DEFAULT_PARTITION = "dirichlet(0.3)"
 
@@ -29,8 +29,9 @@ def load(
     """A federation from a data set's name, or from a ``.csv`` or ``.npz`` file.
 
     Args:
-        name: one of :func:`sources`, or a path. A ``.csv`` has a header; an ``.npz`` has the arrays
-            ``x`` and ``y``, and ``client`` if the data has clients of its own.
+        name: one of :func:`sources`, such as ``mnist`` or ``mnist(examples=6000)``, or a path. A
+            ``.csv`` has a header; an ``.npz`` has the arrays ``x`` and ``y``, and ``client`` if the
+            data has clients of its own.
         clients: how many, where a partition deals the rows.
         partition: how to deal them. None is the data's own clients, in any number, where it has
             some, and else ``dirichlet(0.3)``.
@@ -57,6 +58,7 @@ def load(
         classes=source.classes,
         name=str(name),
         transforms=transforms,
+        central=source.central,
     )
 
 
@@ -64,7 +66,4 @@ def _source(name: str, label: str, client: str) -> Source:
     path = Path(name)
     if path.suffix.lower() in (".csv", ".npz"):
         return files.read(path, label, client)
-    if str(name) not in SOURCES:
-        message = str(unknown("data set", str(name), SOURCES)).removesuffix(".")
-        raise GlocalError(f"{message}, or the path of a .csv or .npz file.")
-    return SOURCES[str(name)]()
+    return named(str(name))

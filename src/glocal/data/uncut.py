@@ -30,6 +30,8 @@ class Uncut:
     describe: dict[str, Any]
     numeric: Tensor | None = None
     """The columns of ``x`` to standardise over the training rows, a fold at a time."""
+    central: tuple[Tensor, Tensor] | None = None
+    """A test set that is no client's. Transforms leave it as it is."""
 
 
 def strata(y: Tensor) -> Tensor:
