@@ -113,8 +113,12 @@ def trials(folder: Path, kills: int, seed: int):
                         done += 1
                 elif (code := ended(child(command))) != 0:
                     raise SystemExit(f"{case}: 'glocal {' '.join(command)}' ended with {code}.")
-            same = all(filecmp.cmp(undisturbed / f, victim / f, shallow=False) for f in FILES)
-            yield case, counts, same
+            yield case, counts, alike(undisturbed, victim)
+
+
+def alike(one: Path, other: Path) -> bool:
+    """Whether all files of two runs have the same bytes."""
+    return all(filecmp.cmp(one / f, other / f, shallow=False) for f in FILES)
 
 
 def ready() -> None:

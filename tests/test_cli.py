@@ -162,6 +162,16 @@ def _lonely(client):
     return client
 
 
+def test_a_run_that_diverges_says_how_to_go_on(glocal):
+    alone = ("--yardstick", "local(lr=0.1, max_epochs=2)")
+    code, out, err = glocal("run", "fedavg(lr=1e9)", "--rounds", "2", "--out", "x", *alone)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    for part in ("not finite", "learning rate", "--diverged skip", "glocal resume x"):
+        assert part in err
+    assert not Path("x/result.json").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -183,7 +193,6 @@ def _lonely(client):
         (["compare", "--partition", "dirichlet(-1)"], ["dirichlet"]),
         (["compare", "fedavg(shared=nope*)"], ["nope*", "layers.0"]),
         (["compare", "fedavg(lr=fast)"], ["lr must be a number"]),
-        (["compare", "fedavg(lr=1e9)", "--rounds", "2"], ["not finite", "learning rate"]),
         (["run", "missing.toml"], ["missing.toml"]),
         (["run", "bad.toml"], ["unknown setting 'round'", "did you mean 'rounds'"]),
         (["run", "type.toml"], ["rounds must be a whole number"]),

@@ -91,6 +91,8 @@ def assembled(
     if first.privacy is not None:
         summary |= {k: first.privacy[k] for k in ("epsilon", "rounds")}
         summary["privacy"] = first.privacy
+    if lost := _diverged(own):
+        summary["diverged"] = lost
     summary["params_published"] = first.published
     summary["parameters"] = first.parameters
     changed = [mine.adapted for mine in own if mine.adapted is not None]
@@ -130,6 +132,16 @@ def assembled(
         repeats=tuple(own),
         alone=tuple(alone),
     )
+
+
+def _diverged(own: Sequence[Repeat]) -> dict[str, list[int]]:
+    """Whose training was not finite, and in which rounds (of all repeats)."""
+    rounds: dict[str, set[int]] = {}
+    for repeat in own:
+        for line in repeat.history:
+            for client in [*line.get("left_out", ()), *line.get("clipped", ())]:
+                rounds.setdefault(client, set()).add(line["round"])
+    return {client: sorted(found) for client, found in rounds.items()}
 
 
 def fit(
