@@ -13,7 +13,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from glocal import rng
+from glocal.errors import GlocalError
+from glocal.fields import fits
 from glocal.task import Augment
+
+WIDEST = 256
+"""Pixels that a crop may pad; more would leave little of most images."""
 
 
 def flip() -> Augment:
@@ -28,6 +33,8 @@ def flip() -> Augment:
 
 def crop(pad: int = 4) -> Augment:
     """Pad each image with zeros and cut a window of the old size at a random place."""
+    if not fits(pad, int) or not 0 <= pad <= WIDEST:
+        raise GlocalError(f"crop's pad must be a whole number from 0 to {WIDEST}, not {pad}.")
 
     def apply(x: Tensor, key: Tensor) -> Tensor:
         b, c, h, w = x.shape

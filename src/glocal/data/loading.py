@@ -10,13 +10,13 @@ from glocal.data.federation import Federation, federation
 from glocal.data.partition import column_of
 from glocal.data.sources import SOURCES, Source
 from glocal.data.transforms import Transform
-from glocal.errors import GlocalError, unknown
+from glocal.errors import GlocalError, shown, unknown
 
 DEFAULT_PARTITION = "dirichlet(0.3)"
 
 
 def load(
-    name: str,
+    name: str | Path,
     *,
     clients: int = 20,
     partition: str | None = None,
@@ -43,7 +43,7 @@ def load(
     source = _source(name, label, client)
     x, ids = source.x, source.clients
     if partition is not None or ids is None:
-        partition = partition or DEFAULT_PARTITION
+        partition = DEFAULT_PARTITION if partition is None else partition
         if isinstance(ids, str) and column_of(partition) != ids:
             x = {c: v for c, v in x.items() if c != ids}
         ids = clients
@@ -60,7 +60,12 @@ def load(
     )
 
 
-def _source(name: str, label: str, client: str) -> Source:
+def _source(name: str | Path, label: str, client: str) -> Source:
+    if not isinstance(name, str | Path):
+        raise GlocalError(
+            f"{shown(name)} is no data set: give the name of one, such as 'digits', or the path of "
+            "a .csv or .npz file."
+        )
     path = Path(name)
     if path.suffix.lower() in (".csv", ".npz"):
         return files.read(path, label, client)

@@ -20,7 +20,7 @@ from glocal.data.deals import PARTITIONS
 from glocal.data.split import from_owner, keyed
 from glocal.data.uncut import check_counts
 from glocal.errors import GlocalError, unknown
-from glocal.spec import parse_call
+from glocal.spec import Call, parse_call
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +90,20 @@ def partitions() -> dict[str, str]:
 
 def column_of(spec: str | None) -> str | None:
     """The column that names the clients, if the partition is ``by`` one."""
-    name, args, kwargs = ("", (), {}) if spec is None else parse_call(spec)
+    if spec is None:
+        return None
+    if isinstance(spec, str) and not spec.strip():
+        raise GlocalError(
+            "the partition is empty: leave it out, or name one, such as 'iid' or 'dirichlet(0.3)'."
+        )
+    name, args, kwargs = parse_call(spec)
     if name != "by":
         return None
     bind(by, str(spec), 2, args, kwargs)
-    return str([*args, *kwargs.values()][0])
+    (column,) = [*args, *kwargs.values()]
+    if isinstance(column, Call):
+        raise GlocalError(f"{spec!r} names no column: write by(column), or by('its name').")
+    return str(column)
 
 
 def _check_sizes(spec: str, name: str, labels: Tensor, clients: int) -> None:

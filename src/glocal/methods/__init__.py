@@ -14,15 +14,14 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from glocal import combine, optim, privacy, robust, sharing, weighting
-from glocal.errors import GlocalError, unknown
+from glocal import combine, fields, optim, privacy, robust, sharing, weighting
+from glocal.errors import GlocalError, shown, unknown
 from glocal.fedopt import adagrad, adam, momentum, yogi
 from glocal.method import Method, Plan, Stage, as_plan
 from glocal.methods.aaggff_d import aaggff_d
 from glocal.methods.aaggff_s import aaggff_s
 from glocal.methods.afl import afl
 from glocal.methods.apfl import apfl
-from glocal.methods.common import TrainingArgs
 from glocal.methods.ditto import ditto
 from glocal.methods.fedavg import fedavg
 from glocal.methods.fedmgda import fedmgda
@@ -108,7 +107,7 @@ def methods() -> list[str]:
 def resolve(spec: str) -> Method | Plan:
     """The method a spec describes."""
     if not isinstance(spec, str):
-        raise GlocalError(f"a method is a name such as 'fedavg' or a Method, not {spec!r}.")
+        raise GlocalError(f"a method is a name such as 'fedavg' or a Method, not {shown(spec)}.")
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         parse_call(part) for part in split_plus(spec)
     ]
@@ -134,7 +133,7 @@ def resolve(spec: str) -> Method | Plan:
         # A method that splits the model itself (FedRep) must know the split; others need not.
         knows = "shared" in inspect.signature(BASES[name]).parameters
         (kwargs if knows else slots)["shared"] = chosen
-    base: Method | Plan = _call(name, BASES[name], args, kwargs, _settings(BASES[name]))
+    base: Method | Plan = _call(name, BASES[name], args, kwargs, ("shared",))
     if "server_opt" in slots:
         _refuse_a_second_optimiser(spec, name, base, slots["server_opt"])
     if not slots:
@@ -150,8 +149,11 @@ def _as_base(
     name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
     """A filler used as a base, as fedavg and the filler: the settings it knows are its own."""
-    own = set(inspect.signature(FILLERS[name][1]).parameters)
-    _check_known(name, kwargs, own | _settings(fedavg))
+    own = fields.declared(FILLERS[name][1])[1].keys()
+    known = [*own, *fields.declared(fedavg)[1], "shared"]
+    for setting in kwargs:
+        if setting not in known:
+            raise unknown(f"setting of {name}", setting, known)
     training = {k: v for k, v in kwargs.items() if k not in own}
     return [
         ("fedavg", (), training),
@@ -190,14 +192,9 @@ def _fill(spec: str, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -
             raise GlocalError(
                 f"{by[slot]} and {name} in {spec!r} fill the same slot ({slot}): keep one of them."
             )
-        slots[slot] = _call(name, make, args, kwargs, set(inspect.signature(make).parameters))
+        slots[slot] = _call(name, make, args, kwargs)
         by[slot] = name
     return slots
-
-
-def _settings(base: Base) -> set[str]:
-    own = {p.name for p in inspect.signature(base).parameters.values() if p.kind != p.VAR_KEYWORD}
-    return own | set(TrainingArgs.__annotations__) | {"shared"}
 
 
 def _call(
@@ -205,29 +202,23 @@ def _call(
     make: Callable[..., Any],
     args: Sequence[Any],
     kwargs: dict[str, Any],
-    known: set[str],
+    more: Sequence[str] = (),
 ) -> Any:
-    _check_known(name, kwargs, known)
+    fields.check_call(name, make, args, kwargs, more)
     try:
         return make(*args, **kwargs)
     except GlocalError:
         raise
-    except (TypeError, ValueError) as error:
-        example = f"{name}({next(iter(sorted(known)), '')}=…)"
+    except (TypeError, ValueError, OverflowError) as error:
         raise GlocalError(
-            f"{name} cannot take {_shown(args, kwargs)}: give settings by name and as numbers, "
-            f"as in {example}."
+            f"{name} cannot take {_shown(args, kwargs)}: {error}; 'glocal methods' lists what it "
+            "takes."
         ) from error
 
 
-def _check_known(name: str, kwargs: dict[str, Any], known: set[str]) -> None:
-    for setting in kwargs:
-        if setting not in known:
-            raise unknown(f"setting of {name}", setting, known)
-
-
 def _shown(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-    return ", ".join([*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())]) or "no settings"
+    given = [*map(shown, args), *(f"{k}={shown(v)}" for k, v in kwargs.items())]
+    return ", ".join(given) or "no settings"
 
 
 def selector(value: Any) -> Selector:
@@ -239,13 +230,13 @@ def selector(value: Any) -> Selector:
         if call.name not in SELECTORS:
             raise unknown("selector", call.name, SELECTORS)
         return _call(  # type: ignore[no-any-return]
-            call.name, SELECTORS[call.name], list(call.args), dict(call.kwargs), {"n"}
+            call.name, SELECTORS[call.name], list(call.args), dict(call.kwargs)
         )
     if isinstance(value, str):
         return sharing.matching(*value.split("|"))
     if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
         return sharing.matching(*value)
-    raise GlocalError(f"shared={value!r} must be names, a pattern, first(n) or last(n).")
+    raise GlocalError(f"shared={shown(value)} must be names, a pattern, first(n) or last(n).")
 
 
 class _Callable(types.ModuleType):
