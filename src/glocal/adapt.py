@@ -34,7 +34,7 @@ from torch.func import grad, vmap
 from glocal import fields, rng, tree
 from glocal.data.federation import Federation
 from glocal.engines.base import PIECE, Engine, padded_rows
-from glocal.errors import GlocalError, unknown
+from glocal.errors import GlocalError, shown, unknown
 from glocal.evaluate import score
 from glocal.local import Phase, check_counts
 from glocal.methods import selector
@@ -234,7 +234,7 @@ def techniques(spec: str) -> list[Technique]:
     names = [t.name for t in found]
     for name in names:
         if names.count(name) > 1:
-            raise GlocalError(f"{name} is there twice in {spec!r}: keep one of them.")
+            raise GlocalError(f"{name} is there twice in {shown(spec)}: keep one of them.")
     return found
 
 

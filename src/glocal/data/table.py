@@ -32,8 +32,8 @@ def columns(x: Any) -> dict[str, Array]:
     for name, column in out.items():
         if column.shape != (n,):
             raise GlocalError(
-                f"column {name!r} has shape {column.shape} in a table of {n} rows: give one value "
-                "for each row."
+                f"column {shown(name)} has shape {column.shape} in a table of {n} rows: give one "
+                "value for each row."
             )
     return out
 
@@ -71,8 +71,8 @@ def encode(table: Mapping[str, Array]) -> tuple[Tensor, Tensor, list[str]]:
             words, code = np.unique(filled, return_inverse=True)
             if len(words) > MOST_WORDS:
                 raise GlocalError(
-                    f"column {name!r} has {len(words)} different words, more than {MOST_WORDS}: "
-                    "leave it out, or group them."
+                    f"column {shown(name)} has {len(words)} different words, more than "
+                    f"{MOST_WORDS}: leave it out, or group them."
                 )
             parts.append(np.eye(len(words))[code])
             names.extend(f"{name}={word}" for word in words)

@@ -121,12 +121,12 @@ def resolve(spec: str) -> Method | Plan:
     kwargs = dict(kwargs)
     if name == "local" and (slots or "shared" in kwargs):
         raise GlocalError(
-            f"local sends nothing, so the rest of {spec!r} would do nothing: leave it out."
+            f"local sends nothing, so the rest of {shown(spec)} would do nothing: leave it out."
         )
     if name == "propfair-loss" and "weighting" in slots and slots["weighting"].name == "propfair":
         raise GlocalError(
-            f"propfair-loss and propfair in {spec!r} are two spellings of one tilt, which would "
-            "count twice: keep one of them."
+            f"propfair-loss and propfair in {shown(spec)} are two spellings of one tilt, which "
+            "would count twice: keep one of them."
         )
     if "shared" in kwargs:
         chosen = selector(kwargs.pop("shared"))
@@ -170,8 +170,8 @@ def _refuse_a_second_optimiser(
         own = stage.method.server_opt
         if (own.name, own.lr) != (plain.name, plain.lr):
             raise GlocalError(
-                f"{name} brings its own server optimiser ({own.name}), and {opt.name} in {spec!r} "
-                f"fills the same slot (server_opt): leave {opt.name} out, or write "
+                f"{name} brings its own server optimiser ({own.name}), and {opt.name} in "
+                f"{shown(spec)} fills the same slot (server_opt): leave {opt.name} out, or write "
                 f"fedavg+{opt.name}."
             )
 
@@ -190,7 +190,8 @@ def _fill(spec: str, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -
         slot, make = FILLERS[name]
         if slot in slots:
             raise GlocalError(
-                f"{by[slot]} and {name} in {spec!r} fill the same slot ({slot}): keep one of them."
+                f"{by[slot]} and {name} in {shown(spec)} fill the same slot ({slot}): keep one of "
+                "them."
             )
         slots[slot] = _call(name, make, args, kwargs)
         by[slot] = name

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from glocal.errors import GlocalError, unknown
+from glocal.errors import GlocalError, shown, unknown
 from glocal.models.cnn import cnn
 from glocal.models.lenet import lenet
 from glocal.models.lstm import char_lstm, word_lstm
@@ -72,7 +72,7 @@ def build(spec: str, *, input_shape: tuple[int, ...], classes: int, seed: int = 
     except TypeError as error:
         own = [str(p) for p in list(signature.parameters.values())[2:]]
         takes = f"it takes {', '.join(own)}" if own else "write it without arguments"
-        raise GlocalError(f"cannot build model {spec!r}: {error}; {takes}.") from error
+        raise GlocalError(f"cannot build model {shown(spec)}: {error}; {takes}.") from error
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return builder(shape, classes, *args, **kwargs)
