@@ -30,6 +30,11 @@ def read(path: Path, label: str, client: str) -> Source:
     if not os.path.isfile(path):  # Path.is_file raises where a name is too long
         raise GlocalError(f"there is no file {shown(str(path))}: check the path.")
     if path.suffix.lower() == ".npz":
+        if (label, client) != ("label", "client"):
+            raise GlocalError(
+                f"{path.name} has its labels and clients in the arrays y and client: label= and "
+                "client= name columns of a .csv file, so leave them out."
+            )
         return _read_npz(path)
     table = _read_csv(path)
     if label not in table:

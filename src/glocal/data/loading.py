@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from glocal.data import files
+from glocal.data.arguments import whole
 from glocal.data.federation import Federation, federation
 from glocal.data.partition import column_of
 from glocal.data.sources import SOURCES, Source
@@ -40,6 +41,7 @@ def load(
         label: the label column of a ``.csv``.
         client: the client column of a ``.csv``; it need not be there, and is never a feature.
     """
+    whole(clients, "the number of clients", 1)  # even where the data has clients of its own
     source = _source(name, label, client)
     x, ids = source.x, source.clients
     if partition is not None or ids is None:
