@@ -137,3 +137,24 @@ def test_labels_of_one_token_stay_sequences() -> None:
     assert glocal.federation(X, Y[:, None], IDS).fingerprint == (
         glocal.federation(X, Y, IDS).fingerprint
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"method": 3}, "3 is no method: give a spec such as 'fedavg'"),
+        ({"engine": 3}, "unknown engine 3: known are auto"),
+        ({"device": None}, "unknown device None: use 'cpu' or 'cuda'"),
+        ({"fraction": "x"}, "fraction must be above 0 and up to 1, not 'x'"),
+        ({"fraction": True}, "fraction must be above 0 and up to 1, not True"),
+        ({"init": {"layers.0.weight": 3, "layers.0.bias": 4}}, "layers.0.weight is no tensor"),
+        ({"adapt": 3}, "3 is not text"),
+        ({"attack": 3}, "3 is not text"),
+    ],
+    ids=lambda v: "-".join(v) if isinstance(v, dict) else "",
+)
+def test_arguments_of_fit(given: dict[str, Any], said: str) -> None:
+    fed = glocal.federation(X, Y, IDS)
+    settings: dict[str, Any] = {"method": "fedavg", "model": "logistic", "rounds": 1, **given}
+    with pytest.raises(GlocalError, match=said):
+        glocal.fit(fed=fed, progress=False, **settings)

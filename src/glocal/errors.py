@@ -25,11 +25,11 @@ class ClientError(GlocalError):
     """Something failed inside one client: the message names the client and the stage."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> GlocalError:
+def unknown(kind: str, name: object, known: Iterable[str]) -> GlocalError:
     """The error for a name nobody registered, with the nearest known name if one is near."""
     names = sorted(known)
     # Comparing takes time that grows with the length, and nothing is near a very long name.
-    near = difflib.get_close_matches(name.lower()[:LONGEST], names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(str(name).lower()[:LONGEST], names, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return GlocalError(f"unknown {kind} {shown(name)}: {hint}known are {', '.join(names)}.")
 

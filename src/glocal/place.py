@@ -185,6 +185,8 @@ def load_weights(module: nn.Module, init: Mapping[str, Tensor] | str | Path) -> 
             f"{_some(unknown)}; give weights of the same model."
         )
     for key, parameter in named.items():
+        if not isinstance(init[key], Tensor):
+            raise GlocalError(f"the given weights are not usable: {key} is no tensor.")
         if parameter.shape != init[key].shape:
             raise GlocalError(
                 f"the given weights do not fit the model: {key} has shape "
@@ -208,8 +210,8 @@ def _some(names: Iterable[str]) -> str:
 def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
-    except RuntimeError as error:
-        raise GlocalError(f"unknown device {name!r}: use 'cpu' or 'cuda'.") from error
+    except (RuntimeError, TypeError) as error:
+        raise GlocalError(f"unknown device {shown(name)}: use 'cpu' or 'cuda'.") from error
     if device.type not in ("cpu", "cuda"):
         raise GlocalError(f"device {name!r} is not supported: use 'cpu' or 'cuda'.")
     if device.type == "cuda" and not torch.cuda.is_available():
