@@ -139,7 +139,7 @@ def read(path: Path) -> tuple[str, Settings]:
     values = {k: v for k, v in found.items() if k not in ("method", *FACTS)}
     try:
         return found["method"], from_mapping(values)
-    except GlocalError as error:  # each is right by itself, and they do not go together
+    except GlocalError as error:  # a name nobody knows, or settings that do not go together
         raise GlocalError(f"{path}: {error}") from error
 
 
@@ -170,7 +170,7 @@ def _toml(path: Path) -> dict[str, Any]:
 
 
 def _check_file(path: Path, found: Mapping[str, Any]) -> None:
-    """Names and types of all that is in a file; an error names the file, the field and the fix."""
+    """The type of every setting in a file; an error names the file, the field and the fix."""
     from pydantic import ValidationError
 
     kinds, defaults = {"method": str, **_kinds()}, _defaults()
@@ -181,8 +181,6 @@ def _check_file(path: Path, found: Mapping[str, Any]) -> None:
         name = str(error.errors()[0]["loc"][0])
     if name in FACTS:
         raise GlocalError(f"{path}: {name} is a table of what a run found: leave it out.")
-    if name not in kinds:
-        raise GlocalError(f"{path}: {unknown('setting', name, kinds)}")
     example = fields.written(defaults.get(name, "fedavg"), kinds[name])
     raise GlocalError(
         f"{path}: {name} must be {fields.words(kinds[name])}, not {_toml_like(found[name])}: "
@@ -195,7 +193,7 @@ def _file() -> type[BaseModel]:
     """What a file may hold, for pydantic: the method, the fields of Settings, tables of facts."""
     from pydantic import ConfigDict, create_model
 
-    strict = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    strict = ConfigDict(strict=True, allow_inf_nan=False)
     shape: dict[str, Any] = {name: (kind, _defaults()[name]) for name, kind in _kinds().items()}
     shape |= {name: (dict[str, Any], {}) for name in FACTS}
     return create_model("File", __config__=strict, method=(str, ...), **shape)

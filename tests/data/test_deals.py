@@ -53,8 +53,8 @@ def test_every_row_is_dealt_once_and_nobody_is_left_without(name: str) -> None:
     @some
     @given(
         spec=SPECS[name],
-        n=st.integers(3, 150),
-        clients=st.integers(1, 40),
+        n=st.integers(3, 300),
+        clients=st.integers(1, 30),
         classes=st.integers(1, 12),
         seed=st.integers(0, 2**63 - 1),
     )
@@ -63,7 +63,7 @@ def test_every_row_is_dealt_once_and_nobody_is_left_without(name: str) -> None:
         p = deal(spec, n, clients, classes, seed)
         if p is None:
             return
-        dealt += 1
+        dealt += clients > 1
         assert len(p.assignment) == len(p.names) == len(set(p.names)) == clients
         assert min(len(rows) for rows in p.assignment) >= 3
         everything = torch.cat([*p.assignment, p.leftovers])
