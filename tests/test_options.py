@@ -59,3 +59,16 @@ def test_one_line_and_code_2(
     assert said in err
     assert len(err) < 500
     assert [path.name for path in tmp_path.iterdir()] == ["own.npz"]
+
+
+@pytest.mark.parametrize(
+    "words", [["adapt", LONG], ["study", "split", "--picture", f"{LONG}.png"]], ids=["dir", "png"]
+)
+def test_other_paths(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["glocal", *words])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    assert "xxx... cannot be used (File name too long)" in capsys.readouterr().err

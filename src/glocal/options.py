@@ -133,7 +133,7 @@ Jobs = Annotated[
 ]
 
 
-def _usable(path: Path | None) -> Path | None:
+def usable(path: Path | None) -> Path | None:
     """Refuse, before anything is trained, a path that no file or folder can have."""
     if path is None:
         return None
@@ -163,7 +163,7 @@ Out = Annotated[
     typer.Option(
         help="The run folder; a new one under runs/ by default.",
         rich_help_panel="Output",
-        callback=_usable,
+        callback=usable,
     ),
 ]
 Json = Annotated[
@@ -172,7 +172,7 @@ Json = Annotated[
         "--json",
         help="Also write all figures to this file ('-': print).",
         rich_help_panel="Output",
-        callback=_usable,
+        callback=usable,
     ),
 ]
 
