@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from glocal import fields
 from glocal.errors import GlocalError
 from glocal.settings import Settings, augmentation, from_mapping, named_model, read
 
@@ -155,3 +156,16 @@ def test_augmentations_and_models_in_files_that_make_no_sense() -> None:
             augmentation(text)
     with pytest.raises(GlocalError, match=r"there is no file .*x[.]{3} for the model Net"):
         named_model("x" * 5000 + ".py:Net")
+
+
+def test_what_an_error_tells_to_write_is_right(tmp_path: Path) -> None:
+    """Every setting as its own error would write it, in one file."""
+    lines = [
+        f"{name} = {fields.written(getattr(Settings(), name), kind)}"
+        for name, kind in fields.declared(Settings)[1].items()
+        if name != "sampled"  # which does not go with fraction
+    ]
+    method, settings = read(write(tmp_path, "\n".join(['method = "fedavg"', *lines])))
+    assert method == "fedavg"
+    assert settings.rounds == Settings().rounds
+    assert fields.written(123456789, int) == "123456789"

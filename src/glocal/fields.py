@@ -60,6 +60,11 @@ def fits(value: Any, kind: Any) -> bool:
     return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
 
 
+def plain(value: Any) -> Any:
+    """A number of numpy's or torch's as one of Python's; anything else as it is."""
+    return value.item() if getattr(value, "shape", None) == () else value
+
+
 def words(kind: Any) -> str:
     """What a value of a type is called, as in ``rounds must be a whole number``."""
     named = [_WORDS[one][0] for one in _options(kind) if one in _WORDS]
@@ -81,7 +86,7 @@ def written(default: Any, kind: Any) -> str:
     if isinstance(default, tuple | list) and default:
         return f"[{', '.join(written(v, None) for v in default)}]"
     if isinstance(default, int | float):
-        return f"{default:g}"
+        return str(default) if isinstance(default, int) else f"{default:g}"
     one = _options(kind)[0]
     if get_origin(one) is tuple:
         return f"[{_WORDS[get_args(one)[0]][2]}]"

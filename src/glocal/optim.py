@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glocal import tree
 from glocal.errors import GlocalError
-from glocal.fields import check
+from glocal.fields import check, plain
 from glocal.types import Params, Tree
 
 Scale = float | Tensor
@@ -183,7 +183,7 @@ CLIENT_OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"sgd": sgd, "adam": ad
 def positive(**values: float) -> None:
     """Refuse what is not a number above 0."""
     for name, value in values.items():
-        check(name, value, float)
+        check(name, plain(value), float)
         if value <= 0:
             raise GlocalError(f"{name} must be above 0, not {value}.")
 
@@ -191,6 +191,6 @@ def positive(**values: float) -> None:
 def not_negative(**values: float) -> None:
     """Refuse what is not a number of 0 or more."""
     for name, value in values.items():
-        check(name, value, float)
+        check(name, plain(value), float)
         if value < 0:
             raise GlocalError(f"{name} must be 0 or more, not {value}.")

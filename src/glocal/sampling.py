@@ -10,7 +10,7 @@ from torch import Tensor
 
 from glocal import rng
 from glocal.errors import GlocalError, shown
-from glocal.fields import fits
+from glocal.fields import fits, plain
 
 
 class Sampler(Protocol):
@@ -130,5 +130,5 @@ class Among:
 
 
 def _share(name: str, value: float) -> None:
-    if not fits(value, float) or not 0 < value <= 1:
+    if not fits(plain(value), float) or not 0 < value <= 1:
         raise GlocalError(f"{name} must be above 0 and up to 1, not {shown(value)}.")
