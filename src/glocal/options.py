@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from glocal.errors import GlocalError, shown
 
 Data = Annotated[
     str,
@@ -153,16 +156,48 @@ Track = Annotated[
         rich_help_panel="Output",
     ),
 ]
+
+
+def usable(path: Path | None) -> Path | None:
+    """Refuse, before anything is trained, a path that no file or folder can have."""
+    if path is None:
+        return None
+    problem = None
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # it may be made, and whoever makes it says why not
+    except OSError as error:
+        problem = error.strerror
+    except ValueError:
+        problem = "it holds a NUL character"
+    # Files are written beside their place first, under a name a little longer.
+    if problem is None and len(os.fsencode(path.name)) > LONGEST_NAME:
+        problem = "File name too long"
+    if problem is not None:
+        raise GlocalError(
+            f"the path {shown(str(path))} cannot be used ({problem}): choose another."
+        )
+    return path
+
+
+LONGEST_NAME = 240
+
 Out = Annotated[
     Path | None,
     typer.Option(
-        help="The run folder; a new one under runs/ by default.", rich_help_panel="Output"
+        help="The run folder; a new one under runs/ by default.",
+        rich_help_panel="Output",
+        callback=usable,
     ),
 ]
 Json = Annotated[
     Path | None,
     typer.Option(
-        "--json", help="Also write all figures to this file ('-': print).", rich_help_panel="Output"
+        "--json",
+        help="Also write all figures to this file ('-': print).",
+        rich_help_panel="Output",
+        callback=usable,
     ),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import numbers
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -142,7 +142,8 @@ def federation(
 
     Args:
         x: features; whole numbers (int16 and wider) are token ids, so give floats for features.
-        y: labels 0, 1, …, or words, which are numbered in order (see ``describe["labels"]``).
+        y: labels 0, 1, …, or words, which are numbered in order (see ``describe["labels"]``); a
+            column [n, 1] is as good as [n].
         clients: one id for each row; or how many clients, with a ``partition``.
         split: the shares of training, validation and test, of every client.
         seed: of the partition, the splits and the transforms.
@@ -178,6 +179,8 @@ def federation(
         numeric = are_numbers if scale and are_numbers.any() else None
         inputs = inputs.float() if numeric is None else inputs
     labels, classes, codes = check.labels(y, classes)
+    if labels.shape[1:] == (1,) and (inputs.is_floating_point() or inputs.shape != labels.shape):
+        labels = labels[:, 0]  # a column, unless it is a sequence of one label for one token
     if codes is not None:
         extra["labels"] = codes
     if len(inputs) != len(labels):
@@ -226,7 +229,7 @@ def _deal(
     """Whose each row is: by the ids given, or as the partition says."""
     count = isinstance(clients, numbers.Integral)
     if spec is not None:
-        if clients is not None and not count:
+        if isinstance(clients, Iterable):
             raise GlocalError("give one id for each row in clients=, or a partition, not both.")
         return make(spec, y, clients, seed, columns)
     if clients is None or count:

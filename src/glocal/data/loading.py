@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from glocal.data import files
+from glocal.data.arguments import whole
 from glocal.data.federation import Federation, federation
 from glocal.data.partition import column_of
 from glocal.data.source import Source
 from glocal.data.sources import named
 from glocal.data.transforms import Transform
+from glocal.errors import GlocalError, shown
 
 DEFAULT_PARTITION = "dirichlet(0.3)"
 
 
 def load(
-    name: str,
+    name: str | Path,
     *,
     clients: int = 20,
     partition: str | None = None,
@@ -41,10 +43,11 @@ def load(
         label: the label column of a ``.csv``.
         client: the client column of a ``.csv``; it need not be there, and is never a feature.
     """
+    whole(clients, "the number of clients", 1)  # even where the data has clients of its own
     source = _source(name, label, client)
     x, ids = source.x, source.clients
     if partition is not None or ids is None:
-        partition = partition or DEFAULT_PARTITION
+        partition = DEFAULT_PARTITION if partition is None else partition
         if isinstance(ids, str) and column_of(partition) != ids:
             x = {c: v for c, v in x.items() if c != ids}
         ids = clients
@@ -62,7 +65,12 @@ def load(
     )
 
 
-def _source(name: str, label: str, client: str) -> Source:
+def _source(name: str | Path, label: str, client: str) -> Source:
+    if not isinstance(name, str | Path):
+        raise GlocalError(
+            f"{shown(name)} is no data set: give the name of one, such as 'digits', or the path of "
+            "a .csv or .npz file."
+        )
     path = Path(name)
     if path.suffix.lower() in (".csv", ".npz"):
         return files.read(path, label, client)
