@@ -15,7 +15,7 @@ from glocal.adapt import Public
 from glocal.adapted import add_adapted
 from glocal.checkpoint import Keeping
 from glocal.data.federation import Federation
-from glocal.errors import GlocalError
+from glocal.errors import GlocalError, shown
 from glocal.honest import add_attack
 from glocal.method import Method, Plan, as_plan
 from glocal.methods import resolve
@@ -208,6 +208,11 @@ def fit(
         name: what to call the run; the spec as typed by default.
         on_line: called with each round's line of the history.
     """
+    if not isinstance(fed, Federation):
+        raise GlocalError(
+            f"{shown(fed)} is no federation: make one with glocal.load('digits') or "
+            "glocal.federation(x, y, clients)."
+        )
     plan = as_plan(resolve(method) if isinstance(method, str) else method)
     name = name or (method if isinstance(method, str) else "method")
     order = Order(

@@ -102,11 +102,37 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None =
         for line in textwrap.wrap(choice_in_words(chosen.summary), 100):
             print(line)
     show_privacy(runs)
+    show_diverged(runs)
     for name, run in runs.items():
         worse = [r["client"] for r in run.clients if r["verdict"] == "worse off"]
         if worse:
             more = f" and {len(worse) - WIDEST} more" if len(worse) > WIDEST else ""
             print(f"Worse off than alone with {name}: {', '.join(worse[:WIDEST])}{more}.")
+
+
+def show_diverged(runs: Mapping[str, Run]) -> None:
+    """A sentence for each method in which some client's training was not finite."""
+    for name, run in runs.items():
+        if lost := run.summary.get("diverged"):
+            who = [
+                f"{client} (round{'s' if len(rounds) > 1 else ''} {spans(rounds)})"
+                for client, rounds in lost.items()
+            ]
+            more = f" and {len(who) - WIDEST} more" if len(who) > WIDEST else ""
+            done = "clipped" if any("clipped" in line for line in run.history) else "left out"
+            said = f"Not finite with {name}, and {done}: {', '.join(who[:WIDEST])}{more}."
+            print("\n".join(textwrap.wrap(said, 100)))
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """``[1, 2, 3, 7]`` as ``1–3, 7``."""
+    found: list[list[int]] = []
+    for n in numbers:
+        if found and n == found[-1][-1] + 1:
+            found[-1] = [found[-1][0], n]
+        else:
+            found.append([n])
+    return ", ".join("–".join(map(str, part)) for part in found)
 
 
 def show_privacy(runs: Mapping[str, Run]) -> None:
