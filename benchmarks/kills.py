@@ -7,7 +7,7 @@ at one of the calls that a write is made of.
 
     python benchmarks/kills.py --kills 200
 
-Every run is killed twice, if it lives that long. Runs are children forked from a process that has
+Runs are children forked from a process that has
 loaded everything, so that a kill costs the training it interrupts and little more.
 """
 
@@ -80,40 +80,55 @@ def main() -> int:
 
 
 def trials(folder: Path, kills: int, seed: int):
-    """Yield (case, where its run was killed and how often, whether it came out the same)."""
+    """Yield (case, where its run was killed and how often, whether it came out the same).
+
+    Every case has its two kills before any has more; a run that was through before it could be
+    killed is followed by another.
+    """
     ready()
     draw = random.Random(seed)
     cases = [Case(method, engine) for method in METHODS for engine in ENGINES]
     length: dict[Case, float] = {}
-    done = 0
+    runs = done = 0
     while done < kills:
         for n, case in enumerate(cases):
-            if done >= kills:
-                return
             undisturbed = folder / f"undisturbed-{n}"
             if case not in length:
                 start = time.monotonic()
                 if ended(child(case.command(undisturbed))) != 0:
                     raise SystemExit(f"{case} could not be trained.")
                 length[case] = time.monotonic() - start
-            victim = folder / f"victim-{n}-{done}"
-            counts: Counter[str] = Counter()
-            while not (victim / "result.json").exists():
-                begun = (victim / "settings.toml").exists()
-                command = ["resume", str(victim)] if begun else case.command(victim)
-                if sum(counts.values()) < 2:
-                    where = "anywhere" if draw.random() < 0.5 else draw.choice(POINTS)
-                    if where == "anywhere":
-                        killed = killed_after(child(command), draw.uniform(0, length[case]))
-                    else:
-                        dies = dying(where, draw.randrange(1, 9))
-                        killed = ended(child(command, dies)) == -signal.SIGKILL
-                    if killed:
-                        counts[where] += 1
-                        done += 1
-                elif (code := ended(child(command))) != 0:
-                    raise SystemExit(f"{case}: 'glocal {' '.join(command)}' ended with {code}.")
-            yield case, counts, alike(undisturbed, victim)
+            wanted = 2
+            while wanted:
+                runs += 1
+                victim = folder / f"victim-{runs}"
+                counts = killed_and_resumed(case, victim, wanted, 0.7 * length[case], draw)
+                wanted -= counts.total()
+                done += counts.total()
+                yield case, counts, alike(undisturbed, victim)
+
+
+def killed_and_resumed(
+    case: Case, victim: Path, most: int, seconds: float, draw: random.Random
+) -> Counter[str]:
+    """Kill a run up to ``most`` times and resume it until it is through; where it was killed."""
+    counts: Counter[str] = Counter()
+    while not (victim / "result.json").exists():
+        begun = (victim / "settings.toml").exists()
+        command = ["resume", str(victim)] if begun else case.command(victim)
+        if counts.total() == most:
+            if (code := ended(child(command))) != 0:
+                raise SystemExit(f"{case}: 'glocal {' '.join(command)}' ended with {code}.")
+            continue
+        where = "anywhere" if draw.random() < 0.5 else draw.choice(POINTS)
+        if where == "anywhere":
+            code = killed_after(child(command), draw.uniform(0, seconds))
+        else:
+            code = ended(child(command, dying(where, draw.randrange(1, 9))))
+        if code not in (0, -signal.SIGKILL):
+            raise SystemExit(f"{case}: 'glocal {' '.join(command)}' ended with {code}.")
+        counts[where] += code != 0
+    return counts
 
 
 def alike(one: Path, other: Path) -> bool:
@@ -163,15 +178,15 @@ def ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def killed_after(pid: int, seconds: float) -> bool:
-    """Whether the child was still there to be killed."""
+def killed_after(pid: int, seconds: float) -> int:
+    """How a child ended that was killed after so long, if it was still there."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if (found := os.waitpid(pid, os.WNOHANG))[0]:
-            return os.waitstatus_to_exitcode(found[1]) != 0
+            return os.waitstatus_to_exitcode(found[1])
         time.sleep(0.001)
     os.kill(pid, signal.SIGKILL)
-    return ended(pid) == -signal.SIGKILL
+    return ended(pid)
 
 
 def dying(where: str, nth: int) -> Callable[[], None]:

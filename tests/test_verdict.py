@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
@@ -101,6 +101,7 @@ def test_many_and_widely_spread_magnitudes_stay_near_the_normal_limit() -> None:
 
 @settings(deadline=None)
 @given(signed, st.integers(0, 2**32 - 1), st.sampled_from([0.1, 3.0, 1e-6]))
+@example(np.array([-0.3] * 4 + [-0.7] * 5 + [-1.0] * 4 + [1.0] + [-1.9] * 5), 1, 0.1)
 def test_interval_properties(a: np.ndarray, seed: int, c: float) -> None:
     low, high = paired_interval(a)
     size = np.abs(a).sum()

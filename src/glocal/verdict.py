@@ -227,7 +227,10 @@ def _lattice(magnitudes: NDArray[np.float64]) -> NDArray[np.int64]:
     if whole.sum() > most or np.any(np.abs(ratio - whole) > 1e-6 * whole):
         n = len(magnitudes)
         total = max(least, min(64 * n, most), 4 * n)
-        whole = np.rint(magnitudes * (total / magnitudes.sum()))
+        # Halves round down, also those that a sum in another order makes a bit larger: the same
+        # differences in another order or unit give the same interval.
+        exact = magnitudes * (total / math.fsum(magnitudes))
+        whole = np.floor(exact * (1 - 1e-9) + 0.5)
     return whole.astype(np.int64)
 
 
