@@ -25,6 +25,7 @@ from glocal.methods.apfl import apfl
 from glocal.methods.common import TrainingArgs
 from glocal.methods.ditto import ditto
 from glocal.methods.fedavg import fedavg
+from glocal.methods.fedevg import fedevg
 from glocal.methods.fedmgda import fedmgda
 from glocal.methods.fedopt import fedadagrad, fedadam, fedavgm, fedyogi
 from glocal.methods.fedper import fedper
@@ -51,6 +52,7 @@ BASES: dict[str, Base] = {
     "fedadam": fedadam,
     "fedavg": fedavg,
     "fedavgm": fedavgm,
+    "fedevg": fedevg,
     "fedper": fedper,
     "fedprox": fedprox,
     "fedrep": fedrep,
