@@ -14,7 +14,7 @@ the mixture: g = Σ n_i exp(s_i) ∇E_i / Σ n_i exp(s_i) and x ← x − β_t g
 The classifier is the client's own model, and is judged. ``steps`` is how many mini-batches
 everybody trains on in a round; without it, ``epochs`` passes. Departures, as in the released code:
 gradients are clipped to ±``clip``, and examples kept where data is (pixels from ``low`` to
-``high``; ``boxed=false``: anywhere). Algorithm 4.2 as printed has the sign of E(real) − E(x̆) reversed;
+``high``; ``boxed=false``: anywhere). Algorithm 4.2 as printed has the energies' sign reversed.
 ``reg`` is ours, and 0. A client starts every round at the same weights, not at newly drawn ones
 (``fresh=false``: where it stopped). In tables numbers stay within ±4, categories are shares.
 """
