@@ -25,6 +25,8 @@ from glocal.methods.apfl import apfl
 from glocal.methods.common import TrainingArgs
 from glocal.methods.ditto import ditto
 from glocal.methods.fedavg import fedavg
+from glocal.methods.fedcgan import fedcgan
+from glocal.methods.fedcvae import fedcvae
 from glocal.methods.fedevg import fedevg
 from glocal.methods.fedmgda import fedmgda
 from glocal.methods.fedopt import fedadagrad, fedadam, fedavgm, fedyogi
@@ -52,6 +54,8 @@ BASES: dict[str, Base] = {
     "fedadam": fedadam,
     "fedavg": fedavg,
     "fedavgm": fedavgm,
+    "fedcgan": fedcgan,
+    "fedcvae": fedcvae,
     "fedevg": fedevg,
     "fedper": fedper,
     "fedprox": fedprox,
