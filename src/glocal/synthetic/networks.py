@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.overrides import TorchFunctionMode
 
 from glocal import rng
 from glocal.nn import group_norm
@@ -145,10 +147,21 @@ KINDS: dict[str, Callable[[Shape, int, int, int], nn.Module]] = {
 }
 
 
+class _Undrawn(TorchFunctionMode):
+    """Layers leave their parameters as they are: vmap forbids to draw, also what nobody reads."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
 @lru_cache(maxsize=64)
 def _skeleton(kind: str, shape: Shape, classes: int, code: int, width: int) -> nn.Module:
     """The network without numbers: its parameters are always given."""
-    with torch.device("meta"):
+    with torch.device("meta"), _Undrawn():
         return KINDS[kind](shape, classes, code, width)
 
 
