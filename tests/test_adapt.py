@@ -13,6 +13,7 @@ import glocal
 from glocal import rng, tree
 from glocal.adapt import Technique, adapt, distill, ewc, fine_tune, fisher, freeze_base, techniques
 from glocal.adapted import Offer, choose
+from glocal.choosing import choice
 from glocal.engines import Engine, Sequential, Vectorised
 from glocal.errors import GlocalError
 from glocal.evaluate import Outcome, score
@@ -276,7 +277,7 @@ def test_fit_reports_adaptation() -> None:
     assert run.settings["adapt"].startswith("fine-tune")
     mean = sum(r["adapted_accuracy"] for r in run.clients) / 6
     assert mean == pytest.approx(s["adapted_mean"])
-    chosen = glocal.fitting.choice({"fedavg": run}, fed)
+    chosen = choice({"fedavg": run}, fed)
     assert sum(chosen.summary["choice"].values()) == 18
     assert chosen.summary["params_up"] == s["params_up"]
 

@@ -21,10 +21,11 @@ from glocal.adapted import after, complexity
 from glocal.commands.adapt import adapted, recorded
 from glocal.errors import GlocalError
 from glocal.evaluate import Outcome
-from glocal.fitting import Run, fit, judge
+from glocal.fitting import Run, fit
 from glocal.method import as_plan
 from glocal.methods import resolve
 from glocal.progress import silent
+from glocal.repeat import judge
 from glocal.restored import Restored, restore
 from glocal.sampling import Fixed, Fraction
 from glocal.testing import ragged

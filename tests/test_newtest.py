@@ -17,10 +17,10 @@ from glocal import cli, newtest
 from glocal.clients import ClientStore
 from glocal.engines import Engine, Sequential, Vectorised
 from glocal.errors import GlocalError
-from glocal.fitting import Trained
 from glocal.method import Method, as_plan
 from glocal.methods.fedavg import fedavg
 from glocal.newtest import KINDS, new_test
+from glocal.repeat import Trained
 from glocal.sampling import Fraction
 from glocal.sharing import nothing
 from glocal.task import Task

@@ -309,9 +309,11 @@ def _block(
     accuracy, loss = score(task, fed, engine, start, fed.val, runs)
     best.offer(torch.arange(len(runs), device=device), start, accuracy, loss, 0)
     root = rng.fold(rng.key(seed, device), 0xADA7)
-    won = race(task, fed, engine, technique, state, runs, root, tick, best).by_client(
-        ids, rates, fed
+    raced = race(
+        task, fed, engine, technique, state, runs, root, lambda epoch, _: tick(epoch), best
     )
+    tick(technique.max_epochs)
+    won = raced.by_client(ids, rates, fed)
     # The last epoch within a standard error may be worse than the start: then the client stays.
     had, cost = accuracy[:: len(rates)], loss[:: len(rates)]
     gains = (won.val_accuracy > had) | ((won.val_accuracy == had) & (won.val_loss < cost))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import click
 import typer
@@ -16,20 +15,25 @@ from glocal.commands.adapt import adapt
 from glocal.commands.fairness import fairness
 from glocal.commands.newcomer import newcomer
 from glocal.commands.privacy import BareJson, privacy
+from glocal.commands.resume import resume
 from glocal.commands.robustness import robustness
-from glocal.errors import GlocalError
+from glocal.commands.training import new, train
+from glocal.errors import GlocalError, Interrupted
 from glocal.options import (
     Adapt,
     Augment,
+    CheckpointEvery,
     Client,
     Clients,
     Data,
     Device,
+    Diverged,
     EngineOption,
     FractionOf,
     Init,
     Jobs,
     Json,
+    KeepCheckpoints,
     Label,
     Model,
     NewTest,
@@ -45,10 +49,6 @@ from glocal.options import (
     Yardstick,
     chosen,
 )
-
-if TYPE_CHECKING:
-    from glocal.fitting import Run
-    from glocal.settings import Settings
 
 app = typer.Typer(
     add_completion=False,
@@ -113,6 +113,9 @@ def compare(
     engine: EngineOption = "auto",
     device: Device = "cpu",
     jobs: Jobs = 0,
+    diverged: Diverged = "fatal",
+    checkpoint_every: CheckpointEvery = 0,
+    keep_checkpoints: KeepCheckpoints = 2,
     out: Out = None,
     json: Json = None,
 ) -> None:
@@ -133,7 +136,7 @@ def compare(
     specs = list(dict.fromkeys(methods or DEFAULT_COMPARISON))
     if against is not None and against not in specs:
         raise GlocalError(f"--against {against} is not among the methods compared: add it to them.")
-    _train(specs, settings, out, json, kind="compare", against=against, choose=choose)
+    train(new(specs, settings, out, "compare", against, choose), json)
 
 
 @app.command()
@@ -169,6 +172,9 @@ def run(
     engine: EngineOption = "auto",
     device: Device = "cpu",
     jobs: Jobs = 0,
+    diverged: Diverged = "fatal",
+    checkpoint_every: CheckpointEvery = 0,
+    keep_checkpoints: KeepCheckpoints = 2,
     out: Out = None,
     json: Json = None,
 ) -> None:
@@ -195,7 +201,7 @@ def run(
         settings = from_mapping({**asdict(settings), **explicit})
     else:
         settings = from_mapping(given)
-    _train([method], settings, out, json, kind="run")
+    train(new([method], settings, out, "run"), json)
 
 
 @app.command()
@@ -253,75 +259,12 @@ def bench(
     bench_table(repeats, json)
 
 
+app.command()(resume)
 app.command()(newcomer)
 app.command()(fairness)
 app.command()(adapt)
 app.command()(robustness)
 app.command(cls=BareJson)(privacy)
-
-
-def _train(
-    specs: list[str],
-    settings: Settings,
-    out: Path | None,
-    json: Path | None,
-    kind: str,
-    against: str | None = None,
-    choose: bool = False,
-) -> None:
-    """Train, show, and keep every method in a folder of its own."""
-    from glocal import results, runs
-    from glocal.fitting import CHOICE, choice
-    from glocal.methods import resolve
-    from glocal.progress import reporter
-    from glocal.show import show_clients, show_comparison
-    from glocal.workers import train_all
-
-    for spec in specs:
-        resolve(spec)
-    check_json(json)
-    fed = settings.federation()
-    root = out or runs.fresh_name(kind if len(specs) > 1 else runs.slug(specs[0]))
-    one = kind == "run"
-    if not one:
-        runs.prepare(root)
-    done: dict[str, Run] = {}
-    try:
-        with reporter(None) as report, ExitStack() as open_folders:
-            folders = {}
-            for spec in specs:
-                path = root if one else runs.beside(root / runs.slug(spec))
-                folder = runs.Folder(path, spec, settings, fed)
-                folders[spec] = open_folders.enter_context(folder)
-
-            def on_line(spec: str, line: dict[str, Any]) -> None:
-                folders[spec].line(line)
-
-            for spec, finished in train_all(specs, settings, fed, report, on_line):
-                done[spec] = finished
-                folders[spec].finish(finished)
-    finally:
-        # Folders made for a run that could not begin; those the user named stay theirs.
-        for made in (root, root.parent) if out is None else (root,):
-            if made.is_dir() and not any(made.iterdir()):
-                made.rmdir()
-    if choose or settings.adapt is not None:
-        done[CHOICE] = choice(done, fed)
-    if against is not None:
-        for run in done.values():
-            run.summary["against"] = {against: results.against(run.summary, done[against].summary)}
-    everything = runs.dump(runs.result(done))
-    if not one:
-        runs.write(root / "result.json", everything)
-    if json is not None and str(json) == "-":
-        sys.stdout.write(everything.decode())
-        return
-    if json is not None:
-        runs.write(json, everything)
-    if one:
-        show_clients(done[specs[0]])
-    show_comparison(done, fed, against)
-    typer.echo(f"Run folder: {root}")
 
 
 def main() -> None:
@@ -332,7 +275,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         if code == 130:  # Ctrl-C, as typer passes it on
-            _say("stopped; where there is a run folder, it has what was done so far.", code)
+            _say("stopped.", code)
     except click.exceptions.NoArgsIsHelpError as error:
         typer.echo(error.format_message())
         code = 2
@@ -344,6 +287,8 @@ def main() -> None:
         code = _say(f"{error.format_message()} (try 'glocal --help')", 2)
     except GlocalError as error:
         code = _say(str(error), 2)
+    except Interrupted as error:
+        code = _say(str(error), error.code)
     except BrokenPipeError:
         # Whoever read our output has seen enough; keep the interpreter from flushing into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,6 +18,14 @@ class ClientError(GlocalError):
     """Something failed inside one client: the message names the client and the stage."""
 
 
+class Interrupted(Exception):  # noqa: N818 - nothing went wrong
+    """Somebody asked to stop: the message says how to go on."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> GlocalError:
     """The error for a name nobody registered, with the nearest known name if one is near."""
     names = sorted(known)

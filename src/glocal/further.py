@@ -25,8 +25,8 @@ from glocal import tree
 from glocal.data.federation import Federation
 from glocal.errors import GlocalError
 from glocal.evaluate import Outcome, outcomes
-from glocal.fitting import Trained
 from glocal.ledger import Ledger
+from glocal.repeat import Trained
 from glocal.results import Trial, client_table, paired, pool_is_valid
 from glocal.sampling import Among, Fixed
 from glocal.train import Progress, Training

@@ -18,8 +18,8 @@ from torch import Tensor
 from glocal import verdict
 from glocal.arrival import Parts
 from glocal.evaluate import Outcome
-from glocal.fitting import Trained
 from glocal.ledger import Ledger
+from glocal.repeat import Trained
 from glocal.results import Table, Trial, accuracies, client_table, pool_is_valid
 
 STAGES = ("at once", "own training", "joined")

@@ -28,13 +28,14 @@ from glocal import arrival, place
 from glocal.data.federation import Federation
 from glocal.errors import GlocalError
 from glocal.evaluate import Models, Outcome, outcomes
-from glocal.fitting import Trained, check_whole
 from glocal.joined import Joined, Seen, collect
 from glocal.method import Method, Plan, as_plan
 from glocal.methods import resolve
 from glocal.methods.local import Alone
+from glocal.order import check_whole
 from glocal.place import ModelLike
 from glocal.progress import Report, reporter
+from glocal.repeat import Trained
 from glocal.results import pool_is_valid
 from glocal.sampling import Fraction
 from glocal.task import Augment, Losses, cross_entropy
@@ -114,7 +115,7 @@ def join(
             for stage in plan.stages:
                 stage.method.shared_names(here.task)  # refuses what does not fit the model
             p = arrival.parts(here.fed, who)
-            mine = replace(here, fed=p.new, key=f"{here.key} {who}")
+            mine = replace(here, fed=p.new, digest=f"{here.digest} {who}")
             _, judged = place.measured(mine, alone, partial(report, f"alone{suffix}"))
             training = Training(plan, here.task, p.old, here.engine, sampler, rounds, here.seed)
             tick = partial(report, f"{name}{suffix}")

@@ -30,7 +30,7 @@ from glocal.train import Progress, Training
 from glocal.types import Params
 
 if TYPE_CHECKING:
-    from glocal.fitting import Trained
+    from glocal.repeat import Trained
 
 KINDS = ("logits", "weights", "vote")
 

@@ -128,6 +128,24 @@ Jobs = Annotated[
         rich_help_panel="Machine",
     ),
 ]
+Diverged = Annotated[
+    str,
+    typer.Option(
+        help="A client whose training is not finite: fatal (the run ends), skip (it sits the round "
+        "out), clip (what is finite of its update is used, shortened).",
+        rich_help_panel="Training",
+    ),
+]
+CheckpointEvery = Annotated[
+    int,
+    typer.Option(
+        help="Rounds from checkpoint to checkpoint (0: as often as it takes 5 % of the time).",
+        rich_help_panel="Output",
+    ),
+]
+KeepCheckpoints = Annotated[
+    int, typer.Option(help="How many checkpoints are kept.", rich_help_panel="Output")
+]
 Out = Annotated[
     Path | None,
     typer.Option(

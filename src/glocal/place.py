@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,9 @@ from glocal.results import pool_is_valid
 from glocal.task import Augment, Losses, Task, try_out, try_vectorised
 from glocal.yardstick import Yardstick, measure
 
+if TYPE_CHECKING:
+    from glocal.checkpoint import Keeper
+
 ONE_THREAD = 30_000
 """Parameters below which threads of a CPU wait for each other longer than they compute."""
 
@@ -38,11 +42,17 @@ class Place:
     task: Task
     engine: Engine
     seed: int
-    key: str
-    """Equal for places on which a yardstick would come out the same."""
+    repeat: int
+    digest: str
+    """Of the data, the model as it begins, the seed, the device and the engine."""
     own: tuple[object, ...]
-    """The caller's objects whose ids are in the key: an id means something while they live."""
+    """The caller's objects that the digest does not tell: losses, augmentation, model."""
     model_name: str
+
+    @property
+    def key(self) -> str:
+        """Equal, while ``own`` lives, for places on which a yardstick would come out the same."""
+        return " ".join([self.digest, *(str(id(part)) for part in self.own)])
 
     @property
     def small(self) -> bool:
@@ -80,10 +90,9 @@ def make(
     for leaf in task.params.values():
         digest.update(leaf.cpu().numpy().tobytes())
     own = (losses, augment, None if isinstance(model, str) else model)
-    ids = " ".join(str(id(part)) for part in own)
-    key = f"{fed.fingerprint} {digest.hexdigest()} {seed} {where} {runner.name} {ids}"
+    all_of_it = f"{fed.fingerprint} {digest.hexdigest()} {seed} {where} {runner.name}"
     name = model if isinstance(model, str) else type(module).__name__
-    return Place(fed, task, runner, seed, key, own, name)
+    return Place(fed, task, runner, seed, repeat, all_of_it, own, name)
 
 
 _YARDSTICKS: OrderedDict[str, tuple[Yardstick, Outcome, object]] = OrderedDict()
@@ -93,12 +102,15 @@ KEPT = 32
 
 
 def measured(
-    place: Place, alone: Alone, tick: Callable[[int, int], None]
+    place: Place,
+    alone: Alone,
+    tick: Callable[[int, int], None],
+    keeper: Keeper | None = None,
 ) -> tuple[Yardstick, Outcome]:
     """The yardstick: trained once for a federation, a model and a seed."""
     key = f"{place.key} {alone.label}"
     if key not in _YARDSTICKS:
-        yard = measure(place.task, place.fed, place.engine, alone, place.seed, tick)
+        yard = measure(place.task, place.fed, place.engine, alone, place.seed, tick, keeper)
         judged = outcomes(
             place.task,
             place.fed,

@@ -22,11 +22,12 @@ from glocal import server, tree
 from glocal.clients import ClientStore
 from glocal.data.federation import Federation
 from glocal.errors import GlocalError
-from glocal.fitting import Order, Trained, itself
 from glocal.ledger import Ledger
 from glocal.method import Plan, as_plan
 from glocal.methods import resolve
+from glocal.order import Order, itself
 from glocal.place import Place
+from glocal.repeat import Trained
 from glocal.runs import SCHEMA
 from glocal.settings import Settings
 from glocal.settings import read as read_settings

@@ -4,11 +4,13 @@
 
     settings.toml        what was asked for, what was chosen by rule, versions; can be run again
     metrics.jsonl        a line a round, written as the run goes on
-    result.json          the federation's figures and a row for each client
+    checkpoints/         while it goes on: where it stands, to go on from
     final.safetensors    what the server ends with
     clients.safetensors  what the clients keep: ``ids`` says which rows are whose
+    result.json          the federation's figures and a row for each client: it is finished
 
-Each file but ``metrics.jsonl`` is written whole or not at all.
+Each file but ``metrics.jsonl`` is written whole or not at all, and ``result.json`` last. Who writes
+to the folder holds its lock (:mod:`glocal.locks`).
 """
 
 from __future__ import annotations
@@ -18,12 +20,17 @@ import math
 import os
 import platform
 import re
+import shutil
 import time
+import tomllib
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from glocal import locks
 from glocal.errors import GlocalError
+from glocal.vault import flush_folder
 
 if TYPE_CHECKING:
     from glocal.data.federation import Federation
@@ -31,6 +38,11 @@ if TYPE_CHECKING:
     from glocal.settings import Settings
 
 SCHEMA = 1
+
+COMPARISON = "comparison.toml"
+"""In the folder of a comparison: its methods, and the folder of each."""
+
+CHECKPOINTS = "checkpoints"
 
 
 def fresh_name(kind: str) -> Path:
@@ -51,10 +63,12 @@ def prepare(folder: Path) -> Path:
     """Make the folder, before anything is trained; refuse what is there already."""
     if folder.exists() and not folder.is_dir():
         raise GlocalError(f"the output folder {folder} is a file: choose another name.")
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and locks.held(folder):
         raise GlocalError(
-            f"the output folder {folder} is not empty: choose another, so that nothing is lost."
+            f"another process is writing to {folder}: wait until it ends, or choose another folder."
         )
+    if folder.is_dir():
+        refuse_taken(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -64,52 +78,108 @@ def prepare(folder: Path) -> Path:
     return folder
 
 
+def refuse_taken(folder: Path) -> None:
+    """Refuse a folder in which there is something."""
+    if all(p.name == locks.NAME for p in folder.iterdir()):
+        return
+    hint = f", or go on with what is there by 'glocal resume {folder}'"
+    raise GlocalError(
+        f"the output folder {folder} is not empty: choose another, so that nothing is "
+        f"lost{hint if unfinished(folder) else ''}."
+    )
+
+
+def unfinished(folder: Path) -> bool:
+    """Whether a run or a comparison began here and has not come to its end."""
+    began = any((folder / name).is_file() for name in ("settings.toml", COMPARISON))
+    return began and not (folder / "result.json").is_file()
+
+
 def slug(spec: str) -> str:
     """A method's spec as the name of a folder."""
     return re.sub(r"[^A-Za-z0-9.=,+_-]+", "_", spec).strip("_.") or "method"
 
 
 class Folder:
-    """A run folder while its run goes on."""
+    """A run folder while its run goes on; nobody else can write to it."""
 
-    def __init__(self, path: Path, method: str, settings: Settings, fed: Federation) -> None:
-        self.path = prepare(path)
-        self._known: dict[str, Any] = {
-            "method": method,
-            **settings.as_toml(),
-            "federation": {**plain(fed.describe), "fingerprint": fed.fingerprint},
-            "versions": versions(),
-        }
-        self._write_settings()
-        self._lines = (self.path / "metrics.jsonl").open("a", encoding="utf-8")
-        self._finished = False
+    def __init__(
+        self, path: Path, method: str, settings: Settings, fed: Federation, *, again: bool = False
+    ) -> None:
+        self.path = path if again and path.is_dir() else prepare(path)
+        self._open = ExitStack()
+        self._open.enter_context(locks.hold(path))
+        if not again:
+            refuse_taken(path)
+        self._new = not (path / "settings.toml").is_file()
+        if self._new:
+            self._known: dict[str, Any] = {
+                "method": method,
+                **settings.as_toml(),
+                "federation": {**plain(fed.describe), "fingerprint": fed.fingerprint},
+                "versions": versions(),
+            }
+            self._write_settings()
+        else:
+            self._known = tomllib.loads((path / "settings.toml").read_text(encoding="utf-8"))
+        # A run that is taken up again says all of its lines again, from its checkpoint.
+        self._lines = self._open.enter_context(self._metrics.open("w", encoding="utf-8"))
+
+    @property
+    def _metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        began = self._lines.tell() > 0
-        self._lines.close()
-        if kind is not None and not began and not self._finished:
-            # What was asked for could not be run: leave nothing behind that looks like a run.
-            for name in ("metrics.jsonl", "settings.toml"):
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # a full disk was noticed where something was written
+            self._open.close()
+
+    @property
+    def began(self) -> bool:
+        """Whether there is anything in it that was trained."""
+        checkpoints = (self.path / CHECKPOINTS).rglob("*.safetensors")
+        return self._metrics.stat().st_size > 0 or any(checkpoints)
+
+    def discard(self) -> None:
+        """What was asked for could not be run: leave nothing behind that looks like a run."""
+        if self._new:
+            for name in ("metrics.jsonl", "settings.toml", locks.NAME):
                 (self.path / name).unlink(missing_ok=True)
-            self.path.rmdir()
+            clear(self.path)
+            if not any(self.path.iterdir()):
+                self.path.rmdir()
 
     def line(self, line: Mapping[str, Any]) -> None:
         """A round's line, on disk at once."""
-        self._lines.write(json.dumps(plain(line)) + "\n")
-        self._lines.flush()
+        try:
+            self._lines.write(json.dumps(plain(line)) + "\n")
+            self._lines.flush()
+        except OSError as error:
+            raise no_room(self._metrics, error) from error
 
     def finish(self, run: Run) -> None:
-        """The results."""
+        """The results. Repeats may have trained side by side: now their lines come in order."""
         self._known["chosen"] = {"engine": run.settings["engine"]}
         self._write_settings()
+        several = len(run.repeats) > 1
+        lines = [
+            json.dumps(plain({**line, **({"repeat": r} if several else {})})) + "\n"
+            for r, one in enumerate(run.repeats, 1)
+            for line in one.history
+        ]
+        write(self._metrics, "".join(lines).encode())
         save(run, self.path)
-        self._finished = True
 
     def _write_settings(self) -> None:
         write(self.path / "settings.toml", toml(self._known).encode())
+
+
+def clear(folder: Path) -> None:
+    """Remove the checkpoints of a run or comparison that is finished, and its locks."""
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    (folder / locks.NAME).unlink(missing_ok=True)
 
 
 def save(run: Run, folder: Path) -> None:
@@ -118,9 +188,9 @@ def save(run: Run, folder: Path) -> None:
 
     from glocal import tree
 
-    write(folder / "result.json", dump(result({run.method: run})))
     write(folder / "final.safetensors", encode(_storable(run.model)))
     write(folder / "clients.safetensors", encode(_storable(dict(tree.flatten(run.states)))))
+    write(folder / "result.json", dump(result({run.method: run})))
 
 
 def _storable(tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,9 +259,16 @@ def write(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
+        flush_folder(path.parent)
     except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise GlocalError(f"{path} cannot be written ({error.strerror}): is there room?") from error
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise no_room(path, error) from error
+
+
+def no_room(path: Path, error: OSError) -> GlocalError:
+    """The error for what cannot be written."""
+    return GlocalError(f"{path} cannot be written ({error.strerror}): is there room?")
 
 
 def versions() -> dict[str, str]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FACTS = ("chosen", "federation", "versions")
 
+LEAST = {"validate_every": 0, "jobs": 0, "checkpoint_every": 0, "keep_checkpoints": 1}
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -50,15 +52,18 @@ class Settings:
     attack: str | None = None
     adapt: str | None = None
     jobs: int = 0
+    diverged: str = "fatal"
+    checkpoint_every: int = 0
+    keep_checkpoints: int = 2
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             _check(field.name, getattr(self, field.name), str(field.type))
         if self.sampled is not None and self.fraction != 1.0:
             raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
-        for name in ("validate_every", "jobs"):
-            if getattr(self, name) < 0:
-                raise GlocalError(f"{name} must be 0 or more, not {getattr(self, name)}.")
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise GlocalError(f"{name} must be {least} or more, not {getattr(self, name)}.")
 
     def federation(self) -> Federation:
         """The clients' data."""
@@ -97,6 +102,7 @@ class Settings:
                     "new_test",
                     "attack",
                     "adapt",
+                    "diverged",
                 )
             },
         }

@@ -13,22 +13,22 @@ at home, and gives the same result for the same seed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from glocal import models, rng, server, tree
-from glocal.clients import ClientStore
+from glocal.checkpoint import packed, unpacked
 from glocal.data.federation import Federation, federation
 from glocal.engines import Engine, Sequential, Vectorised, Work
 from glocal.engines.base import Look
 from glocal.errors import GlocalError
 from glocal.evaluate import outcomes
-from glocal.ledger import Ledger
 from glocal.local import Local
 from glocal.method import Method, Plan, as_plan
 from glocal.methods import resolve
@@ -37,6 +37,7 @@ from glocal.sampling import Fixed, Sampler
 from glocal.task import Augment, Task
 from glocal.train import COHORT, Progress, Training
 from glocal.types import Downlink, Params, Tree, Uplink
+from glocal.vault import Series
 
 SIZES = (5, 9, 14, 23, 41, 12)
 """Examples of each client of the federation that is used where none is given."""
@@ -398,30 +399,13 @@ class _Kit:
 
 
 def _reloaded(training: Training, progress: Progress) -> Progress:
-    """The progress through a file and back, without whatever the old one shares with it."""
-    from safetensors.torch import load, save
-
-    def through(state: Tree, like: Tree) -> Tree:
-        flat = {k: v.contiguous().clone() for k, v in tree.flatten(state)}
-        return tree.unflatten(load(save(flat)), like)
-
-    method = training.method(progress)
-    local = method.client_half(training.task)
-    begun = server.begin(method, training.task, training.task.params, training.setting)
-    again = Progress(
-        server=through(progress.server, begun),
-        clients=ClientStore(len(training.fed), training.fed.x.device),
-        ledger=Ledger.from_dict(json.loads(json.dumps(progress.ledger.to_dict()))),
-        stage=progress.stage,
-        stage_began=progress.stage_began,
-        round=progress.round,
-    )
-    ids, states = progress.clients.saved()
-    kept = through(states, training.make(again, local)(0))
-    again.clients = ClientStore.restored(
-        len(training.fed), ids.clone(), kept, training.fed.x.device
-    )
-    return again
+    """The progress through a checkpoint and back, without whatever the old one shares with it."""
+    with TemporaryDirectory() as folder:
+        series = Series(Path(folder))
+        series.write(progress.round, *packed(progress))
+        kept = series.newest()
+    assert kept is not None
+    return unpacked(kept, training)
 
 
 def _inputs(work: Work) -> Tree:

@@ -19,8 +19,10 @@ from glocal.attacks import Adversary
 from glocal.clients import ClientStore
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine, Work
-from glocal.errors import ClientError, GlocalError
+from glocal.errors import GlocalError
 from glocal.evaluate import Models, federated, validation
+from glocal.gate import Passed, check_policy
+from glocal.gate import passed as gate
 from glocal.inputs import Inputs
 from glocal.ledger import Ledger
 from glocal.local import Local
@@ -78,10 +80,18 @@ class Training:
     """Validation accuracy is recorded each so many rounds and after the last; 0: after the last."""
     adversary: Adversary | None = None
     """Clients who send something else than what they trained."""
+    diverged: str = "fatal"
+    """What becomes of a client whose training is not finite (:mod:`glocal.gate`)."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise GlocalError(f"rounds must be 1 or more, not {self.rounds}.")
+        check_policy(self.diverged)
+        if self.diverged == "clip" and any(s.method.privacy for s in self.plan.stages):
+            raise GlocalError(
+                "clipping by the others' lengths would let one client's data show in another's "
+                "update, which dp does not count: use diverged='skip'."
+            )
 
     @property
     def setting(self) -> Setting:
@@ -146,12 +156,14 @@ class Training:
             uplink, states = self.engine.round(work)
             if self.adversary is not None:
                 uplink = self._attacked(self.adversary, method, uplink, down, progress.round)
-            arrived = self._check(method, uplink, states, progress.round)
-            progress.clients.scatter(ids, states)
+            passed = self._gate(method, uplink, states, progress.round)
+            keeps = passed.keeps if not bool(passed.keeps.all()) else slice(None)
+            progress.clients.scatter(ids[keeps], tree.row(states, keeps))
             traffic = self._traffic(method, down, uplink, joined)
-            if len(arrived.ids) < len(ids):
-                line["left_out"] = self._names(ids[~torch.isin(ids, arrived.ids)])
-            uplink = arrived
+            for what in ("left_out", "clipped"):
+                if len(who := getattr(passed, what)):
+                    line[what] = [self.fed.names[i] for i in who.tolist()]
+            uplink = passed.uplink
             standing = method.weights.standing
             before = standing(progress.server["weighting"], uplink.ids) if standing else None
             progress.server, weights = server.reduce(
@@ -283,50 +295,14 @@ class Training:
         key = self.key(ATTACK, round)
         return adversary.sent(uplink, received, start, method.server_opt.lr, key)
 
-    def _check(self, method: Method, uplink: Uplink, states: Tree, round: int) -> Uplink:
-        """What is not finite is noticed at once, also in what a client keeps to itself.
-
-        It stops the run, with one exception: a robust combiner goes on without an update that is
-        not finite, so that nobody can stop a federation that way. If no update is finite, it is not
-        for hostility (unless every client of the cohort is known to be hostile), and stops the run.
-        """
-        sent: Tree = {"sent": uplink.update, "extra": uplink.extra}
-        if uplink.loss is not None:
-            sent["loss"] = {"loss": uplink.loss}
-        good, kept = _finite(sent, uplink.ids), _finite(states, uplink.ids)
-        hostile = self.adversary.among(uplink.ids) if self.adversary else torch.zeros_like(good)
-        going_on = method.combine.robust and (bool(good.any()) or bool(hostile.all()))
-        fatal = ~kept if going_on else ~(good & kept)
-        if bool(fatal.any()):
-            (name, *_) = self._names(uplink.ids[fatal])
-            raise ClientError(
-                f"client {name}'s training in round {round + 1} is not finite: it diverged; "
-                "lower the learning rate, as in fedavg(lr=0.01), or look at its data; if it may be "
-                "hostile, use a robust combiner, as in fedavg+median."
-            )
-        return uplink if bool(good.all()) else _chosen(uplink, good)
-
-    def _names(self, ids: Tensor) -> list[str]:
-        return [self.fed.names[i] for i in ids.tolist()]
-
-
-def _finite(stacked: Tree, ids: Tensor) -> Tensor:
-    """Of whom every number is finite."""
-    finite = torch.ones(len(ids), dtype=torch.bool, device=ids.device)
-    for leaf in tree.leaves(stacked):
-        finite &= leaf.isfinite().reshape(len(leaf), -1).all(1)
-    return finite
-
-
-def _chosen(uplink: Uplink, who: Tensor) -> Uplink:
-    """The uplink of some of the cohort."""
-    return Uplink(
-        ids=uplink.ids[who],
-        n=uplink.n[who],
-        update=tree.row(uplink.update, who),
-        loss=None if uplink.loss is None else uplink.loss[who],
-        extra=tree.row(uplink.extra, who),
-    )
+    def _gate(self, method: Method, uplink: Uplink, states: Tree, round: int) -> Passed:
+        """What of a cohort's messages goes on."""
+        if self.adversary is not None:
+            hostile = self.adversary.among(uplink.ids)
+        else:
+            hostile = torch.zeros(len(uplink.ids), dtype=torch.bool, device=uplink.ids.device)
+        robust = method.combine.robust
+        return gate(uplink, states, self.diverged, robust, hostile, self.fed.names, round)
 
 
 def _present(**counts: int) -> dict[str, int]:

@@ -13,7 +13,7 @@ import pickle
 import signal
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -24,11 +24,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from glocal.checkpoint import Keeping, to_stderr
 from glocal.errors import ClientError, GlocalError
-from glocal.fitting import Order, Repeat, Run, fit, itself, threads_for
+from glocal.fitting import Run, assembled, fit
+from glocal.locks import hold
 from glocal.method import Plan, as_plan
 from glocal.methods import resolve
+from glocal.order import Order, itself
 from glocal.progress import Report
+from glocal.repeat import Repeat, threads_for
+from glocal.runs import slug
+from glocal.stopping import Stopped
 from glocal.train import Progress
 
 if TYPE_CHECKING:
@@ -66,12 +72,15 @@ def train_all(
     report: Report,
     on_line: OnLine = lambda spec, line: None,
     alone: Sequence[Repeat] = (),
+    keeping: Mapping[str, Keeping] | None = None,
 ) -> Iterator[tuple[str, Run]]:
     """Train every method, and yield each as soon as it is done, in the order of ``specs``.
 
     What cannot be done is refused before anyone trains. ``alone`` are the yardsticks of all
-    repeats, if they are known from an earlier run on the same data.
+    repeats, if they are known from an earlier run on the same data. ``keeping`` says for each
+    method where its checkpoints are; training goes on from those.
     """
+    keeping = keeping or {}
     plans = {spec: as_plan(resolve(spec)) for spec in specs}
     arguments = settings.fit_arguments()
     order = Order(**arguments)
@@ -83,10 +92,17 @@ def train_all(
     if jobs == 1:
         for spec in specs:
             with _named(spec, len(specs)):
-                run = fit(spec, fed, **arguments, progress=report, on_line=partial(on_line, spec))
+                run = fit(
+                    spec,
+                    fed,
+                    **arguments,
+                    checkpoints=keeping.get(spec),
+                    progress=report,
+                    on_line=partial(on_line, spec),
+                )
             yield spec, run
         return
-    yield from _dealt(plans, order, settings, fed, jobs, report, on_line, alone)
+    yield from _dealt(plans, order, settings, fed, jobs, report, on_line, alone, keeping)
 
 
 Task = tuple[str, int]
@@ -102,6 +118,7 @@ def _dealt(
     report: Report,
     on_line: OnLine,
     known: Sequence[Repeat],
+    keeping: Mapping[str, Keeping],
 ) -> Iterator[tuple[str, Run]]:
     yardsticks = {s: s if itself(p) else settings.yardstick for s, p in plans.items()}
     wanted = list(dict.fromkeys([*yardsticks.values(), *plans]))
@@ -109,21 +126,38 @@ def _dealt(
     found[settings.yardstick] = dict(enumerate(known))
     tasks = [(s, r) for s in wanted for r in range(settings.repeats) if r not in found[s]]
     context = multiprocessing.get_context("spawn")
-    said = context.SimpleQueue()
+    said, stop = context.SimpleQueue(), context.Event()
+    # The yardstick may not be among the methods: its checkpoints are where all share them.
+    anybody = next(iter(keeping.values()), None)
+    kept = {s: keeping.get(s, anybody) for s in wanted}
     pool = ProcessPoolExecutor(
-        jobs, context, initializer=_begin, initargs=(settings, said, max(1, cores() // jobs))
+        jobs,
+        context,
+        initializer=_begin,
+        initargs=(settings, said, stop, kept, max(1, cores() // jobs)),
     )
     left = list(plans)
+    halted = False
     try:
         running: dict[Future[bytes], Task] = {pool.submit(_work, *t): t for t in tasks}
         while left:
             done, _ = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
             while not said.empty():
                 _pass_on(said.get(), report, on_line)
-            for future in done:
+            if anybody is not None and anybody.stop():
+                stop.set()
+                for future in [f for f in running if f.cancel()]:
+                    del running[future]
+                    halted = True
+            for future in done & running.keys():
                 spec, r = running.pop(future)
-                with _named(spec, len(plans)):
-                    found[spec][r] = pickle.loads(future.result())
+                try:
+                    with _named(spec, len(plans)):
+                        found[spec][r] = pickle.loads(future.result())
+                except Stopped:
+                    halted = True
+            if halted and not running:
+                raise Stopped
             while left and all(
                 len(found[s]) == settings.repeats for s in (left[0], yardsticks[left[0]])
             ):
@@ -132,7 +166,7 @@ def _dealt(
                     [found[s][r] for r in range(settings.repeats)] for s in (spec, yardsticks[spec])
                 )
                 same = spec == yardsticks[spec]
-                yield spec, order.run(spec, fed, own, own if same else alone)
+                yield spec, assembled(order, spec, fed, own, own if same else alone)
     except BrokenProcessPool as error:
         raise GlocalError(
             "a worker process was ended from outside, perhaps for want of memory: use --jobs 1."
@@ -141,7 +175,7 @@ def _dealt(
         pool.shutdown(wait=not left, cancel_futures=True)
         if left:  # stopped half-way: what still runs would run for nobody
             for child in multiprocessing.active_children():
-                child.terminate()
+                child.kill()
 
 
 @contextmanager
@@ -159,18 +193,29 @@ def _pass_on(message: tuple[Any, ...], report: Report, on_line: OnLine) -> None:
     kind, *rest = message
     if kind == "line":
         on_line(*rest)
+    elif kind == "note":
+        to_stderr(*rest)
     else:
         report(*rest)
 
 
 _SAID: Any = None
 _SETTINGS: Any = None
+_KEPT: dict[str, Keeping | None] = {}
 
 
-def _begin(settings: Settings, said: Any, threads: int) -> None:
-    """In a new worker: whom to tell, and not to answer Ctrl-C, which is for the parent."""
-    global _SAID, _SETTINGS
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _note(text: str) -> None:
+    _SAID.put(("note", text))
+
+
+def _begin(
+    settings: Settings, said: Any, stop: Any, kept: dict[str, Keeping | None], threads: int
+) -> None:
+    """In a new worker: whom to tell, and not to answer signals to stop, which the parent does."""
+    global _SAID, _SETTINGS, _KEPT
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    _KEPT = {s: k and replace(k, stop=stop.is_set, note=_note) for s, k in kept.items()}
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     _SAID, _SETTINGS = said, settings
@@ -182,6 +227,17 @@ def _end_with_parent() -> None:
     if parent is not None:
         wait_for([parent.sentinel])
         os._exit(1)
+
+
+@contextmanager
+def _only_here(keeping: Keeping | None, spec: str, repeat: int) -> Iterator[None]:
+    """A worker whose parent was killed may write for a moment longer: wait for that."""
+    if keeping is None:
+        yield
+        return
+    place = keeping.folder / "at-work" / f"{slug(spec)}-{repeat + 1}"
+    with hold(place, wait=60):
+        yield
 
 
 @lru_cache(maxsize=1)
@@ -196,9 +252,10 @@ def _work(spec: str, repeat: int) -> bytes:
     plan = as_plan(resolve(spec))
     alone = itself(plan)
 
-    def on_round(done: Progress) -> None:
+    def on_round(done: Progress, new: list[dict[str, Any]]) -> None:
         _SAID.put(("tick", order.title(spec, repeat), done.round, order.rounds))
-        _SAID.put(("line", spec, order.line(done.history[-1], repeat)))
+        for line in new:
+            _SAID.put(("line", spec, order.line(line, repeat)))
 
     def tick(done: int, total: int) -> None:
         _SAID.put(("tick", order.title("alone", repeat), done, total))
@@ -206,9 +263,10 @@ def _work(spec: str, repeat: int) -> bytes:
     def on_epoch(done: int, total: int) -> None:
         _SAID.put(("tick", order.title(f"{spec}, adapting", repeat), done, total))
 
-    with threads_for(here):
+    keeping = _KEPT.get(spec)
+    with threads_for(here), _only_here(keeping, spec, repeat):
         if alone:
-            one = order.by_itself(alone, here, tick)
+            one = order.by_itself(alone, here, tick, keeping)
         else:
-            one = order.federated(plan, here, on_round, on_epoch)
+            one = order.federated(plan, here, on_round, on_epoch, keeping, spec)
     return pickle.dumps(one.figures() if repeat else replace(one, trained=None))

@@ -12,9 +12,9 @@ the engine can.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -28,6 +28,9 @@ from glocal.local import Local
 from glocal.methods.local import Alone
 from glocal.task import Task
 from glocal.types import Params, Tree
+
+if TYPE_CHECKING:
+    from glocal.checkpoint import Keeper
 
 BLOCK_BYTES = 1 << 30
 """Bytes of models, of all rates, that train at once."""
@@ -51,6 +54,9 @@ class Yardstick:
 Tick = Callable[[int, int], None]
 """Epochs done and epochs at most, over all blocks of clients."""
 
+OnEpoch = Callable[[int, Tree], None]
+"""Epochs done of a race, and where it stands."""
+
 
 def measure(
     task: Task,
@@ -59,26 +65,46 @@ def measure(
     alone: Alone,
     seed: int,
     tick: Tick = lambda done, total: None,
+    keeper: Keeper | None = None,
 ) -> Yardstick:
-    """Train every client alone."""
+    """Train every client alone; with a keeper, from where that was left."""
     per_client = 4 * tree.count(task.params) * len(alone.rates) * 3
     everyone = torch.arange(len(fed), device=fed.x.device)
     blocks = torch.split(everyone, max(1, BLOCK_BYTES // per_client))
     total = len(blocks) * alone.max_epochs
-    parts = []
-    for b, ids in enumerate(blocks):
+    parts: list[Yardstick] = []
+    standing: Tree | None = None
+    began = 0
+    if keeper is not None and (kept := keeper.last()) is not None:
+        if "yardstick" in kept.trees:
+            return Yardstick(**tree.to(kept.trees["yardstick"], everyone.device))
+        began = kept.number // alone.max_epochs
+        parts = [Yardstick(**tree.to(kept.trees["parts"], everyone.device))] if began else []
+        standing = tree.to(kept.trees["race"], everyone.device)
+    for b, ids in enumerate(blocks[began:], began):
 
-        def block_tick(epoch: int, b: int = b) -> None:
-            tick(b * alone.max_epochs + epoch, total)
+        def on_epoch(epoch: int, standing: Tree, b: int = b) -> None:
+            at = b * alone.max_epochs + epoch
+            tick(at, total)
+            if keeper is not None and epoch < alone.max_epochs:
 
-        parts.append(_block(task, fed, engine, alone, seed, ids, block_tick))
-    return Yardstick(
-        tree.cat([p.models for p in parts]),
-        torch.cat([p.rate for p in parts]),
-        torch.cat([p.epoch for p in parts]),
-        torch.cat([p.val_accuracy for p in parts]),
-        torch.cat([p.val_loss for p in parts]),
-    )
+                def what() -> tuple[dict[str, Any], Tree]:
+                    return {}, {"parts": _joined(parts) if parts else {}, "race": standing}
+
+                keeper.after(at, what, last=False)
+
+        parts.append(_block(task, fed, engine, alone, seed, ids, on_epoch, standing))
+        tick((b + 1) * alone.max_epochs, total)
+        standing = None
+    whole = _joined(parts)
+    if keeper is not None:
+        keeper.after(total, lambda: ({}, {"yardstick": whole}), last=True)
+    return Yardstick(**whole)
+
+
+def _joined(parts: Sequence[Yardstick]) -> Tree:
+    """Blocks of clients as one."""
+    return tree.cat([{f.name: getattr(p, f.name) for f in fields(p)} for p in parts])
 
 
 def _block(
@@ -88,13 +114,14 @@ def _block(
     alone: Alone,
     seed: int,
     ids: Tensor,
-    tick: Callable[[int], None],
+    on_epoch: OnEpoch,
+    standing: Tree | None,
 ) -> Yardstick:
     root = rng.fold(rng.key(seed, ids.device), 0xA10E)
     rates = torch.tensor(alone.rates, device=ids.device)
     runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
-    state = _start(task, alone, ids, rates, root)
-    best = race(task, fed, engine, alone, state, runs, root, tick)
+    state = standing["state"] if standing else _start(task, alone, ids, rates, root)
+    best = race(task, fed, engine, alone, state, runs, root, on_epoch, standing=standing)
     return best.by_client(ids, rates, fed)
 
 
@@ -120,14 +147,25 @@ def race(
     state: Tree,
     runs: Tensor,
     root: Tensor,
-    tick: Callable[[int], None],
+    on_epoch: OnEpoch = lambda epoch, standing: None,
     best: Best | None = None,
+    standing: Tree | None = None,
 ) -> Best:
-    """Train all runs (``runs`` says whose data each has), each until it gains nothing more."""
+    """Train all runs (``runs`` says whose data each has), each until it gains nothing more.
+
+    ``on_epoch`` is called with the epochs done and where the race stands, from which it can be
+    taken up again.
+    """
     device = runs.device
     best = best or Best(state["w"], runs, fed.val.counts().to(device)[runs])
     racing = torch.arange(len(runs), device=device)
-    for epoch in range(racer.max_epochs):
+    began = 0
+    if standing is not None:
+        best.found = standing["best"]
+        racing, began = standing["racing"], int(standing["epoch"])
+    for epoch in range(began, racer.max_epochs):
+        if len(racing) == 0:
+            break
         down = {"params": {}, "lr": torch.tensor(racer.schedule(epoch), device=device)}
         work = Work(
             task, racer, fed, down, runs[racing], tree.row(state, racing), rng.fold(root, epoch + 1)
@@ -138,10 +176,8 @@ def race(
         state = _put(state, racing, new)
         # A run whose loss is no longer finite has a rate too high for it: it will not come back.
         racing = racing[(epoch + 1 - best.epoch[racing] < racer.patience) & loss.isfinite()]
-        tick(epoch + 1)
-        if len(racing) == 0:
-            break
-    tick(racer.max_epochs)
+        now = {"state": state, "best": best.found, "racing": racing}
+        on_epoch(epoch + 1, {**now, "epoch": torch.tensor(epoch + 1)})
     return best
 
 
@@ -162,6 +198,9 @@ def standard_error(accuracy: Tensor, n: Tensor) -> Tensor:
     return (p * (1 - p) / n).sqrt()
 
 
+_FOUND = ("top", "accuracy", "loss", "epoch")
+
+
 class Best:
     """The weights of every run's last epoch within a standard error of its best."""
 
@@ -172,6 +211,17 @@ class Best:
         self.accuracy = torch.full((len(runs),), -1.0, device=runs.device)
         self.loss = torch.full((len(runs),), torch.inf, device=runs.device)
         self.epoch = torch.zeros(len(runs), dtype=torch.int64, device=runs.device)
+
+    @property
+    def found(self) -> Tree:
+        """All that was found so far, as a tree."""
+        return {"w": self.w, **{name: getattr(self, name) for name in _FOUND}}
+
+    @found.setter
+    def found(self, found: Tree) -> None:
+        self.w = found["w"]
+        for name in _FOUND:
+            setattr(self, name, found[name])
 
     def offer(self, rows: Tensor, w: Params, accuracy: Tensor, loss: Tensor, epoch: int) -> None:
         """Keep what is within a standard error of the best so far."""

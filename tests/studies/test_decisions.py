@@ -16,9 +16,10 @@ from torch.nn.functional import cross_entropy
 from glocal import server, tree
 from glocal.data.federation import Federation
 from glocal.errors import GlocalError
-from glocal.fitting import Order, fit
+from glocal.fitting import fit
 from glocal.method import as_plan
 from glocal.methods import resolve
+from glocal.order import Order
 from glocal.studies.decisions import (
     Seen,
     by_transform,

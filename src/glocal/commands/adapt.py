@@ -70,10 +70,11 @@ def adapt(
     """
     from glocal import plot, runs
     from glocal.adapt import techniques
+    from glocal.choosing import CHOICE, choice
     from glocal.cli import check_json
-    from glocal.fitting import CHOICE, choice, threads_for
     from glocal.further import among
     from glocal.progress import reporter
+    from glocal.repeat import threads_for
     from glocal.restored import restore
 
     techniques(by)
@@ -114,8 +115,9 @@ def adapted(one: Restored, by: str, report: Report, *, keep: bool = False) -> Ru
     from glocal import tree
     from glocal.adapt import techniques
     from glocal.adapted import after
-    from glocal.fitting import Repeat, judge, struck
+    from glocal.fitting import assembled
     from glocal.ledger import Ledger
+    from glocal.repeat import Repeat, judge, struck
 
     here, files = one.here, one.files
     name = files.method
@@ -140,7 +142,7 @@ def adapted(one: Restored, by: str, report: Report, *, keep: bool = False) -> Ru
         trained=one.trained,
         struck=struck(one.trained.training, here, given, files.stopped),
     )
-    run = replace(one.order, adapt=by).run(name, one.fed, [own], [alone])
+    run = assembled(replace(one.order, adapt=by), name, one.fed, [own], [alone])
     run.summary.update({k: files.summary[k] for k in (*CARRIED, "rounds") if k in files.summary})
     return run
 
@@ -176,8 +178,8 @@ def averaged_again(one: Restored, run: Run) -> dict[str, Any]:
 
 def trained_without(one: Restored, run: Run, report: Report) -> dict[str, Any]:
     """The method without those who do better alone: the new model at them and at the others."""
-    from glocal.fitting import judge
     from glocal.further import changed, gain_nothing, without
+    from glocal.repeat import judge
 
     (own,), (alone,) = run.repeats, run.alone
     removed = gain_nothing(own.val_accuracy, alone.val_accuracy)
@@ -211,7 +213,7 @@ def result(done: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) -> di
 
 def show(done: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) -> None:
     """A row a client, a row a method, the choice, and what else was asked for."""
-    from glocal.fitting import CHOICE
+    from glocal.choosing import CHOICE
     from glocal.show import choice_in_words, show_adaptation, show_privacy
 
     runs = {name: run for name, run in done.items() if name != CHOICE}

@@ -79,7 +79,7 @@ def privacy(
     from glocal import runs
     from glocal.accounting import Scheme, usual_delta
     from glocal.cli import check_json
-    from glocal.fitting import check_whole
+    from glocal.order import check_whole
 
     check_json(json)
     check_whole(clients=clients, **({} if rounds is None else {"rounds": rounds}))

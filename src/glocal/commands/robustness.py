@@ -154,9 +154,9 @@ def check(
     from dataclasses import replace
 
     from glocal import attacks
-    from glocal.fitting import Order, itself
     from glocal.method import as_plan
     from glocal.methods import resolve
+    from glocal.order import Order, itself
 
     attacks.malicious(malicious, len(fed), settings.seed)
     plans = {spec: as_plan(resolve(spec)) for spec in specs}

@@ -30,13 +30,14 @@ from glocal.data.federation import Federation
 from glocal.decisions import best_fixed, decision_loss, regret
 from glocal.engines.base import Work
 from glocal.errors import GlocalError
-from glocal.fitting import Order, itself, threads_for
 from glocal.local import Functions, Local
 from glocal.method import as_plan
 from glocal.methods import resolve
 from glocal.methods.aaggff_d import lipschitz
+from glocal.order import Order, itself
 from glocal.place import Place
 from glocal.progress import Report, silent
+from glocal.repeat import threads_for
 from glocal.responses import TRANSFORMS, check_transform, responses
 from glocal.sampling import Fraction
 from glocal.spec import parse_call, split_plus

@@ -24,8 +24,10 @@ from glocal import server, tree
 from glocal.data.federation import Federation
 from glocal.engines.base import Work
 from glocal.errors import GlocalError
-from glocal.fitting import Run, Trained, check_whole, fit
+from glocal.fitting import Run, fit
+from glocal.order import check_whole
 from glocal.progress import Report, silent
+from glocal.repeat import Trained
 from glocal.spec import parse_call, split_plus
 from glocal.studies.mixture_curve import OWN, ends
 from glocal.studies.repeats import UNUSED, about, finished, seed_of

@@ -13,7 +13,9 @@ from typing import Any
 from glocal import rng
 from glocal.data.federation import Federation
 from glocal.errors import GlocalError
-from glocal.fitting import Run, Trained, check_whole, fit
+from glocal.fitting import Run, fit
+from glocal.order import check_whole
+from glocal.repeat import Trained
 from glocal.types import Params
 
 UNUSED = "local(lr=0.1, max_epochs=1)"

@@ -17,8 +17,9 @@ from glocal import tree
 from glocal.data.federation import Federation
 from glocal.errors import GlocalError
 from glocal.evaluate import outcomes
-from glocal.fitting import Run, Trained, fit
+from glocal.fitting import Run, fit
 from glocal.progress import Report, silent
+from glocal.repeat import Trained
 from glocal.results import Trial, client_table, pool_is_valid, summarise
 from glocal.sharing import layers, size_by_part
 from glocal.spec import parse_call, split_plus

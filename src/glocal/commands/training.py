@@ -1,0 +1,298 @@
+"""What ``run``, ``compare`` and ``resume`` do: train, show, and keep every method in a folder."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from glocal.errors import GlocalError, Interrupted
+
+if TYPE_CHECKING:
+    from glocal.checkpoint import Keeping
+    from glocal.data.federation import Federation
+    from glocal.fitting import Run
+    from glocal.runs import Folder
+    from glocal.settings import Settings
+
+
+@dataclass(frozen=True)
+class Job:
+    """Methods to train on one federation, and the folder of each."""
+
+    root: Path
+    folders: dict[str, Path]
+    settings: Settings
+    one: bool
+    """Whether it is a single run, whose folder is the root itself."""
+    against: str | None = None
+    choose: bool = False
+    named: bool = True
+    """Whether the user chose the folder."""
+    again: bool = False
+    """Whether it is taken up again."""
+
+    @property
+    def specs(self) -> list[str]:
+        """The methods."""
+        return list(self.folders)
+
+    def about(self) -> dict[str, Any]:
+        """A comparison as its file tells it."""
+        return {
+            "methods": self.specs,
+            "folders": [path.name for path in self.folders.values()],
+            "choose": self.choose,
+            **({"against": self.against} if self.against is not None else {}),
+        }
+
+
+def new(
+    specs: list[str],
+    settings: Settings,
+    out: Path | None,
+    kind: str,
+    against: str | None = None,
+    choose: bool = False,
+) -> Job:
+    """A job that begins."""
+    from glocal import runs
+    from glocal.methods import resolve
+
+    for spec in specs:
+        resolve(spec)
+    one = kind == "run"
+    root = out or runs.fresh_name(kind if len(specs) > 1 else runs.slug(specs[0]))
+    folders: dict[str, Path] = {}
+    for spec in specs:
+        path, n = root if one else root / runs.slug(spec), 1
+        while path in folders.values():
+            n += 1
+            path = root / f"{runs.slug(spec)}-{n}"
+        folders[spec] = path
+    return Job(root, folders, settings, one, against, choose, out is not None)
+
+
+def left_off(folder: Path) -> Job:
+    """The job that was left off in a folder."""
+    from glocal import runs
+    from glocal.settings import read
+
+    if not folder.is_dir():
+        raise GlocalError(f"there is no folder {folder}: check its name.")
+    if (folder / runs.COMPARISON).is_file():
+        return _comparison(folder)
+    if not (folder / "settings.toml").is_file():
+        raise GlocalError(
+            f"there is no run in {folder}: give a folder that 'glocal run' or 'glocal compare' has "
+            "made."
+        )
+    if (folder.parent / runs.COMPARISON).is_file() and runs.unfinished(folder.parent):
+        raise GlocalError(
+            f"the run in {folder} is part of a comparison: go on with 'glocal resume "
+            f"{folder.parent}'."
+        )
+    method, settings = read(folder / "settings.toml")
+    return Job(folder, {method: folder}, settings, one=True, again=True)
+
+
+def _comparison(folder: Path) -> Job:
+    from glocal import runs
+    from glocal.settings import from_mapping
+
+    file = folder / runs.COMPARISON
+    try:
+        about = tomllib.loads(file.read_text(encoding="utf-8"))
+        names = [Path(name).name for name in about["folders"]]
+        folders = {
+            str(spec): folder / name for spec, name in zip(about["methods"], names, strict=True)
+        }
+        settings = from_mapping(about["settings"])
+        against, choose = about.get("against"), bool(about["choose"])
+        if not folders or not (against is None or against in folders):
+            raise ValueError("methods")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, GlocalError):
+            raise
+        raise GlocalError(
+            f"{file} is damaged ({type(error).__name__}: {error}): compare anew into another "
+            "folder."
+        ) from error
+    return Job(folder, folders, settings, False, against, choose, again=True)
+
+
+def train(job: Job, json: Path | None) -> None:
+    """Train all methods of a job, or what is left to train, show them, and write their files."""
+    from glocal import locks, results, runs
+    from glocal.checkpoint import Keeping
+    from glocal.choosing import CHOICE, choice
+    from glocal.cli import check_json
+    from glocal.show import show_clients, show_comparison
+
+    check_json(json)
+    fed = job.settings.federation()
+    if job.again:
+        _check_data(job, fed)
+    root, settings = job.root, job.settings
+    shared = root / runs.CHECKPOINTS
+    keeping = {
+        spec: Keeping(
+            path / runs.CHECKPOINTS,
+            settings.checkpoint_every,
+            settings.keep_checkpoints,
+            alone=shared,
+        )
+        for spec, path in job.folders.items()
+    }
+    with ExitStack() as held:
+        try:
+            if not job.one:
+                if not job.again:
+                    runs.prepare(root)
+                held.enter_context(locks.hold(root))
+                if not job.again:
+                    runs.refuse_taken(root)
+                if not (root / runs.COMPARISON).is_file():
+                    about = {**job.about(), "settings": settings.as_toml()}
+                    runs.write(root / runs.COMPARISON, runs.toml(about).encode())
+            done = _trained(job, fed, keeping)
+        finally:
+            _tidy(job)
+        if job.choose or settings.adapt is not None:
+            done[CHOICE] = choice(done, fed)
+        if job.against is not None:
+            for run in done.values():
+                versus = results.against(run.summary, done[job.against].summary)
+                run.summary["against"] = {job.against: versus}
+        everything = runs.dump(runs.result(done))
+        if not job.one:
+            runs.write(root / "result.json", everything)
+        for folder in dict.fromkeys([*job.folders.values(), root]):
+            runs.clear(folder)
+    if json is not None and str(json) == "-":
+        sys.stdout.write(everything.decode())
+        return
+    if json is not None:
+        runs.write(json, everything)
+    if job.one:
+        show_clients(done[job.specs[0]])
+    show_comparison(done, fed, job.against)
+    typer.echo(f"Run folder: {root}")
+
+
+def _trained(job: Job, fed: Federation, keeping: dict[str, Keeping]) -> dict[str, Run]:
+    """All runs, each written to its folder as soon as it is done."""
+    from glocal import runs, stopping
+    from glocal.progress import reporter
+    from glocal.workers import train_all
+
+    done: dict[str, Run] = {}
+    folders: dict[str, Folder] = {}
+    try:
+        with stopping.gently(), reporter(None) as report, ExitStack() as opened:
+            for spec, path in job.folders.items():
+                folder = runs.Folder(path, spec, job.settings, fed, again=job.again)
+                folders[spec] = opened.enter_context(folder)
+
+            def on_line(spec: str, line: dict[str, Any]) -> None:
+                folders[spec].line(line)
+
+            training = train_all(job.specs, job.settings, fed, report, on_line, keeping=keeping)
+            for spec, finished in training:
+                done[spec] = finished
+                folders[spec].finish(finished)
+    except GlocalError as error:
+        if not _began(job, folders):
+            raise
+        message = f"{str(error).rstrip('.')}. Then go on with: glocal resume {job.root}"
+        raise GlocalError(message) from error
+    except KeyboardInterrupt as error:
+        if not _began(job, folders):
+            raise Interrupted("stopped before anything was trained.", stopping.code()) from error
+        raise Interrupted(
+            f"stopped; go on with: glocal resume {job.root}", stopping.code()
+        ) from error
+    finally:
+        if not _began(job, folders) and not done:
+            for folder in folders.values():
+                folder.discard()
+    return done
+
+
+def _began(job: Job, folders: dict[str, Folder]) -> bool:
+    from glocal import runs
+
+    shared = (job.root / runs.CHECKPOINTS).rglob("*.safetensors")
+    return any(folder.began for folder in folders.values()) or any(shared)
+
+
+def _tidy(job: Job) -> None:
+    """Folders made for a job that could not begin go; one that the user named stays theirs."""
+    from glocal import locks, runs
+
+    root = job.root
+    inside = {p.name for p in root.iterdir()} if root.is_dir() else set()
+    if not job.again and inside <= {runs.COMPARISON, locks.NAME}:
+        for name in inside:
+            (root / name).unlink()
+        for made in (root,) if job.named else (root, root.parent):
+            with suppress(OSError):  # not empty, or not there
+                made.rmdir()
+
+
+def _check_data(job: Job, fed: Federation) -> None:
+    """Refuse to go on with other data than the run began with; say so if other versions run."""
+    from glocal import runs
+    from glocal.checkpoint import to_stderr
+
+    for path in job.folders.values():
+        if not (path / "settings.toml").is_file():
+            continue
+        try:
+            facts = tomllib.loads((path / "settings.toml").read_text(encoding="utf-8"))
+            then = facts["federation"]["fingerprint"]
+            versions = dict(facts["versions"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise GlocalError(
+                f"{path / 'settings.toml'} is damaged ({type(error).__name__}: {error}): train "
+                "anew into another folder."
+            ) from error
+        if then != fed.fingerprint:
+            raise GlocalError(
+                f"the data of {path} has changed since (its fingerprint was {str(then)[:16]} and "
+                f"is {fed.fingerprint[:16]} now): give it the old data back, or train anew."
+            )
+        now = runs.versions()
+        other = [f"{k} {versions[k]} → {v}" for k, v in now.items() if versions.get(k, v) != v]
+        if other:
+            to_stderr(
+                f"this is not what the run began with ({', '.join(other)}): the last bits may "
+                "come out otherwise."
+            )
+        return
+
+
+def resumed(folder: Path, jobs: int | None, diverged: str | None) -> Job | None:
+    """The job to go on with, changed where that changes no result so far; none if it is over."""
+    from glocal import locks, runs
+
+    job = left_off(folder)
+    if locks.held(job.root):
+        raise GlocalError(
+            f"another process is writing to {folder}: wait until it ends, or stop it first."
+        )
+    if not runs.unfinished(job.root):
+        for path in dict.fromkeys([*job.folders.values(), job.root]):
+            runs.clear(path)
+        return None
+    settings = job.settings
+    if jobs is not None:
+        settings = replace(settings, jobs=jobs)
+    if diverged is not None:
+        settings = replace(settings, diverged=diverged)
+    return replace(job, settings=settings)

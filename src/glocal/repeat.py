@@ -1,0 +1,109 @@
+"""One repeat of a method: the training that is over, and what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal import poison
+from glocal.adapted import After
+from glocal.data.federation import Federation
+from glocal.evaluate import Outcome, outcomes, pick, score
+from glocal.honest import Struck
+from glocal.ledger import Ledger
+from glocal.place import Place
+from glocal.results import pool_is_valid
+from glocal.train import Progress, Training
+from glocal.types import Params, Tree
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training that is over, with everything needed to go on or to judge it in other ways."""
+
+    training: Training
+    progress: Progress
+
+    def models(self) -> Params:
+        """Every client's model (chosen on its validation data), stacked."""
+        t = self.training
+        everyone = torch.arange(len(t.fed), device=t.fed.x.device)
+        return pick(t.task, t.fed, t.engine, t.models(self.progress)(everyone), everyone)[0]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """What one repeat of a method, or of being alone, came to."""
+
+    outcome: Outcome
+    ledger: Ledger
+    model: Params
+    states: Tree
+    history: list[dict[str, Any]]
+    published: int
+    together: dict[str, Any] | None
+    """The new test, where it was asked for."""
+    engine: str
+    model_name: str
+    parameters: int
+    val_accuracy: Tensor
+    """[clients] of the model each client uses: what a choice goes by."""
+    adapted: After | None = None
+    trained: Trained | None = field(default=None, repr=False)
+    struck: Struck | None = None
+    """What an attack came to, where there was one."""
+    privacy: dict[str, Any] | None = None
+    """What was spent, and what that assumes."""
+
+    def figures(self) -> Repeat:
+        """Without the models, which may be large: those of the first repeat are kept, no others."""
+        return replace(self, trained=None, states={}, model={})
+
+
+def judge(trained: Trained, fed: Federation) -> tuple[Outcome, Params, Tensor]:
+    """What every client's model does on ``fed``, these models, and their validation accuracies.
+
+    An attack may have changed the data that was trained on: clients are judged on what is theirs.
+    """
+    t = trained.training
+    judged = outcomes(
+        t.task,
+        fed,
+        t.engine,
+        t.models(trained.progress),
+        pool=pool_is_valid(fed),
+        one_for_all=t.one_for_all(trained.progress),
+    )
+    given = trained.models()
+    everyone = torch.arange(len(fed), device=fed.x.device)
+    val, _ = score(t.task, fed, t.engine, given, fed.val, everyone)
+    return judged, given, val
+
+
+@contextmanager
+def threads_for(here: Place) -> Iterator[None]:
+    """One thread for small models, as many as there were for the rest."""
+    before = torch.get_num_threads()
+    if here.small:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def struck(training: Training, here: Place, models: Params, stopped: int | None) -> Struck | None:
+    """What the attack came to, if there was one."""
+    adversary = training.adversary
+    if adversary is None:
+        return None
+    mark = adversary.attack.trigger
+    if mark is None:
+        return Struck(adversary.who, stopped, None)
+    success = poison.success(mark, here.task, here.fed, here.engine, models)
+    return Struck(adversary.who, stopped, success)
