@@ -24,6 +24,7 @@ from glocal.place import ModelLike, Place
 from glocal.repeat import Repeat, Trained, judge, struck
 from glocal.sampling import Fixed, Fraction, Poisson, Sampler
 from glocal.stopping import Stopped
+from glocal.synthetic.outcome import made
 from glocal.task import Augment, Losses, cross_entropy
 from glocal.train import Progress, Training
 
@@ -120,6 +121,7 @@ class Order:
             stage.method.weights.init(training.setting)
             stage.method.combine.check(training.setting)
             server.check_privacy(stage.method, here.task, training.setting)
+            server.begin(stage.method, here.task, here.task.params, training.setting)
         return training
 
     def by_itself(
@@ -182,6 +184,7 @@ class Order:
             trained,
             struck(training, here, given, stopped),
             _spent(training, done),
+            made(training, done, here.fed),
         )
 
     def _rounds(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from glocal.errors import GlocalError
 from glocal.methods import resolve
 from glocal.methods.fedcvae import negative_elbo
 from glocal.sampling import Fixed
+from glocal.synthetic.outcome import figures
 from glocal.task import Task
 from glocal.testing import check_method, ragged
 from glocal.train import REDUCE, WORK
@@ -256,3 +258,50 @@ def test_text_is_refused(spec: str) -> None:
     )
     with pytest.raises(GlocalError, match="give it images or a table"):
         trained(spec, Vectorised(), fed=texts(), task=task, sampler=Fixed(4))
+
+
+def test_a_run_says_what_was_made_and_keeps_it(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    from glocal.show import made_in_words
+
+    fed = images()
+    run = glocal.fit("fedevg(spc=2,steps=2)", fed, model="mlp(4)", rounds=2, progress=False)
+    found = run.summary["synthetic"]
+    assert run.summary["synthetic_accuracy"] == found["accuracy"]
+    assert found["examples"] == 6
+    assert {"frechet", "features", "nearness", "membership"} <= set(found)
+    assert "made 6 labelled examples" in made_in_words("fedevg", run.summary)
+    run.save(tmp_path / "run")
+    kept = load_file(tmp_path / "run" / "synthetic.safetensors")
+    assert kept["x"].shape == (6, 1, 6, 6)
+    assert kept["y"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert (tmp_path / "run" / "synthetic.png").read_bytes()[1:4] == b"PNG"
+    assert len(run.clients) == len(fed)
+    plain = glocal.fit("fedavg", fed, model="mlp(4)", rounds=1, progress=False)
+    assert "synthetic" not in plain.summary
+
+
+def test_a_set_is_judged_on_the_central_test_data_where_there_is_some() -> None:
+    class WithCentral:
+        def __init__(self, fed: Federation) -> None:
+            self.fed, self.central = fed, (fed.x[:5], fed.y[:5])
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.fed, name)
+
+        def __getitem__(self, k: int) -> Any:
+            return self.fed[k]
+
+        def __len__(self) -> int:
+            return len(self.fed)
+
+    fed = far_apart()
+    task = Task(glocal.models.build("mlp(16)", input_shape=(2,), classes=2))
+    x, y = fed.x[fed.train.rows][:40], fed.y[fed.train.rows][:40]
+    found = figures(task, WithCentral(fed), x, y, rng.key(0))  # type: ignore[arg-type]
+    assert found["central_accuracy"] == 1.0
+    assert found["accuracy"] == 1.0
+    assert found["frechet_from"] == "the central test set"
+    assert found["nearness"]["copies"] == 40
+    assert figures(task, fed, x, y, rng.key(0))["frechet_from"] == "all clients' test data"
