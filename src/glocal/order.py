@@ -100,6 +100,13 @@ class Order:
             # Of all repeats the same clients, so that what became of the others can be pooled.
             adversary = attacks.parse(self.attack).on(fed, self.seed)
             fed = adversary.poisoned(fed)
+            for stage in plan.stages:
+                if stage.method.memory.alone and adversary.attack.poison is None:
+                    raise GlocalError(
+                        f"{stage.method.memory.name} sends no update of a model, so "
+                        f"{self.attack} would change nothing: attack its data, as with "
+                        "label-flip."
+                    )
         sampler = _sampler(self.fraction, self.sampled, self.poisson, len(here.fed))
         rounds, every = self.rounds, self.validate_every
         training = Training(

@@ -225,7 +225,9 @@ def test_steps_and_models_that_go_on_keep_the_contract(spec: str) -> None:
     check_method(spec, rounds=2)
 
 
-@pytest.mark.parametrize("spec", ["fedcvae(width=4,code=2,steps=1)", "fedcgan(width=4,code=2)"])
+@pytest.mark.parametrize(
+    "spec", ["fedcvae(width=4,code=2,steps=1)", "fedcgan(width=1,code=2,dense=true)"]
+)
 def test_images_keep_the_contract(spec: str) -> None:
     check_method(spec, fed=images(), rounds=2)
 
@@ -305,3 +307,8 @@ def test_a_set_is_judged_on_the_central_test_data_where_there_is_some() -> None:
     assert found["frechet_from"] == "the central test set"
     assert found["nearness"]["copies"] == 40
     assert figures(task, fed, x, y, rng.key(0))["frechet_from"] == "all clients' test data"
+
+
+def test_an_attack_that_would_change_nothing_is_refused() -> None:
+    with pytest.raises(GlocalError, match="would change nothing: attack its data"):
+        glocal.fit("fedevg", images(), model="mlp(4)", rounds=1, attack="sign-flip(share=0.5)")

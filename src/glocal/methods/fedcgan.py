@@ -9,7 +9,8 @@ server averages both. As in FedEvg's dissertation, whose baseline it is, D also 
     G:  −log D(x̂) + CE(x̂, y),
 
 where x̂ has the classes y of the client's own mini-batch: of a class that it has never seen, its D
-could only say something at random. The server draws ``spc`` examples of each class.
+could only say something at random. The server draws ``spc`` examples of each class. ``dense``:
+images go through dense layers of 8 · ``width`` units instead of convolutions.
 
 Departure: the released code of FedEvg makes x̂ of one class and tells D another, drawn at random;
 here what is generated as y is y. Adam has β₁ = ½, as GANs commonly do. The client's classifier is
@@ -40,6 +41,7 @@ def fedcgan(
     spc: int = 10,
     code: int = 64,
     width: int = 32,
+    dense: bool = False,
     steps: int | None = None,
     **training: Unpack[TrainingArgs],
 ) -> Method:
@@ -80,7 +82,7 @@ def fedcgan(
 
     return travelling(
         "fedcgan",
-        Design(("critic", "generator"), code, width, spc),
+        Design(("critic", "generator"), code, width, spc, dense),
         base,
         adam(settings["lr"], beta1=0.5),
         (discriminator, generator),

@@ -8,7 +8,8 @@ dissertation. Encoder q(z|x, y) = N(μ, σ²) and decoder p(x|z, y) descend on t
 
 and the server averages both by numbers of examples. It draws ``spc`` examples of each class: z from
 N(0, 1), then the decoder's mean. Pixels (from 0 to 1) are Bernoulli, a table's numbers and its
-categories' shares N(x̂, 1); of categories the largest is kept.
+categories' shares N(x̂, 1); of categories the largest is kept. ``dense``: images go through dense
+layers of 8 · ``width`` units instead of convolutions.
 
 Departure from the released code of FedEvg: there the reconstruction is a mean over pixels, which
 leaves it a weight of 1/D against the KL term; here it is their sum, as in the ELBO. The client's
@@ -40,6 +41,7 @@ def fedcvae(
     code: int = 16,
     width: int = 32,
     kl: float = 1.0,
+    dense: bool = False,
     steps: int | None = None,
     **training: Unpack[TrainingArgs],
 ) -> Method:
@@ -66,7 +68,7 @@ def fedcvae(
 
     return travelling(
         "fedcvae",
-        Design(("encoder", "generator"), code, width, spc),
+        Design(("encoder", "generator"), code, width, spc, dense),
         base,
         adam(settings["lr"]),
         (both,),

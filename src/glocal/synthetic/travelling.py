@@ -8,6 +8,7 @@ method does nothing for it, so it is judged for what it is, a model made alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,23 +38,32 @@ class Nets:
     classes: int
     code: int
     width: int
+    dense: bool = False
+    """Whether images go through dense layers, as tables do."""
+
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """An example as the networks see it."""
+        return (math.prod(self.shape),) if self.dense else self.shape
 
     def generator(self, w: Params, z: Tensor, y: Tensor) -> Tensor:
         """Examples of classes ``y``; of images, the logits of their pixels."""
-        return self._call("generator", w, z, networks.one_hot(y, self.classes))
+        out = self._call("generator", w, z, networks.one_hot(y, self.classes))
+        return out.reshape(len(z), *self.shape)
 
     def critic(self, w: Params, x: Tensor) -> tuple[Tensor, Tensor]:
         """The logit of being real, and those of the classes."""
-        out = self._call("critic", w, x)
+        out = self._call("critic", w, x.reshape(len(x), *self.inner))
         return out[:, 0], out[:, 1:]
 
     def encoder(self, w: Params, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and logarithm of the variance of each example's code."""
+        x = x.reshape(len(x), *self.inner)
         out = self._call("encoder", w, x, networks.one_hot(y, self.classes))
         return out[:, : self.code], out[:, self.code :]
 
     def _call(self, kind: str, w: Params, *given: Tensor) -> Tensor:
-        return networks.call(kind, w, self.shape, self.classes, self.code, self.width, *given)
+        return networks.call(kind, w, self.inner, self.classes, self.code, self.width, *given)
 
 
 Turn = Callable[[Task, Nets, Tree, Batch, Tensor], Callable[[Tree], Tensor]]
@@ -68,6 +78,11 @@ class Design:
     code: int
     width: int
     per_class: int
+    dense: bool = False
+
+    def nets(self, shape: tuple[int, ...], classes: int) -> Nets:
+        """For examples of that shape."""
+        return Nets(shape, classes, self.code, self.width, self.dense)
 
     def __post_init__(self) -> None:
         whole(code=self.code, width=self.width, spc=self.per_class)
@@ -92,9 +107,8 @@ def travelling(
         return {**client, "networks": nets, "moments": {k: opt.init(nets[k]) for k in nets}}
 
     def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
-        shape, code = tuple(batch["x"].shape[1:]), design.code
         nets, moments = carry["networks"], carry["moments"]
-        made = Nets(shape, classes_of(nets, code), code, design.width)
+        made = design.nets(tuple(batch["x"].shape[1:]), classes_of(nets, design.code))
         for i, (turn, names) in enumerate(zip(turns, trains, strict=True)):
             # The children of a step's key from 0 up belong to the task.
             objective = turn(task, made, nets, batch, rng.fold(key, -2 - i))
@@ -118,6 +132,7 @@ def travelling(
         finish=finish,
         received=lambda task, down, client: client["w"],
         candidates=lambda task, down, client: {"own": client["w"]},
+        solves_when_judged=True,  # who never took part can train all the same
         whole_model_in_state=True,
     )
     return Method(local=local, memory=averaged(name, design), shared=nothing())
@@ -128,7 +143,8 @@ def averaged(name: str, design: Design) -> Memory:
 
     def init(params: Params, setting: Setting, key: Tensor) -> Tree:
         inputs = known(setting.inputs, name)
-        size = (inputs.shape, inputs.classes, design.code, design.width)
+        inner = design.nets(inputs.shape, inputs.classes).inner
+        size = (inner, inputs.classes, design.code, design.width)
         drawn = {
             kind: networks.draw(kind, *size, rng.fold(key, i))
             for i, kind in enumerate(design.kinds)
@@ -144,7 +160,7 @@ def averaged(name: str, design: Design) -> Memory:
         inputs = known(setting.inputs, name)
         y = balanced(inputs.classes, design.per_class, key.device)
         z = rng.normal(key, (len(y), design.code))
-        nets = Nets(inputs.shape, inputs.classes, design.code, design.width)
+        nets = design.nets(inputs.shape, inputs.classes)
         with torch.no_grad():
             x = networks.shades(nets.generator(state["networks"]["generator"], z, y))
         return langevin.room(inputs, None, None).decided(x), y
