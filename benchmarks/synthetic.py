@@ -59,8 +59,8 @@ MNIST = {
 }
 DIGITS = {
     "fedevg": ("fedevg(steps=10,fresh=false,reg=0.1)", "mlp(64)"),
-    "fedcgan": ("fedcgan(dense=true,width=8,steps=10)", "mlp(64)"),
-    "fedcvae": ("fedcvae(dense=true,width=8,steps=10)", "mlp(64)"),
+    "fedcgan": ("fedcgan(dense=true,width=16,steps=10,lr=0.003)", "mlp(64)"),
+    "fedcvae": ("fedcvae(dense=true,width=16,steps=10,lr=0.003)", "mlp(64)"),
 }
 """A short name's spec and the clients' model; anything else is a spec as ``glocal run`` takes."""
 
