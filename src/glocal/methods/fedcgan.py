@@ -27,7 +27,7 @@ from torch.nn import functional
 
 from glocal import rng
 from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
+from glocal.methods.common import TrainingArgs, local_sgd, with_adam
 from glocal.optim import adam
 from glocal.synthetic.examples import whole
 from glocal.synthetic.networks import shades
@@ -47,8 +47,7 @@ def fedcgan(
 ) -> Method:
     """A conditional GAN that travels; examples come from its generator."""
     whole(steps=steps or 1)
-    settings: TrainingArgs = {"optimiser": "adam", "lr": 5e-4, "batch_size": 64, "epochs": 1}
-    settings |= training
+    settings = with_adam(5e-4, training)
     base = local_sgd(**settings)
 
     def made(nets: Nets, g: Params, y: Tensor, key: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from torch.nn import functional
 
 from glocal import rng
 from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
+from glocal.methods.common import TrainingArgs, local_sgd, with_adam
 from glocal.optim import adam, not_negative
 from glocal.synthetic.examples import whole
 from glocal.synthetic.travelling import Design, Nets, travelling
@@ -48,8 +48,7 @@ def fedcvae(
     """A conditional VAE that travels; examples come from its decoder."""
     not_negative(kl=kl)
     whole(steps=steps or 1)
-    settings: TrainingArgs = {"optimiser": "adam", "lr": 1e-3, "batch_size": 64, "epochs": 1}
-    settings |= training
+    settings = with_adam(1e-3, training)
     base = local_sgd(**settings)
 
     def both(

@@ -29,7 +29,7 @@ from torch import Tensor
 from glocal import rng
 from glocal.local import Phase, variant
 from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
+from glocal.methods.common import TrainingArgs, local_sgd, with_adam
 from glocal.optim import not_negative
 from glocal.sharing import nothing
 from glocal.synthetic import energy, langevin
@@ -64,8 +64,7 @@ def fedevg(
     not_negative(gamma=gamma, sigma=sigma, lam=lam, reg=reg, clip=clip or 0.0)
     whole(chain=chain, synthetic_batch=synthetic_batch, steps=steps or 1)
     moves = Moves(spc, beta, beta_last, beta_schedule, delta, clip, boxed, low, high)
-    settings: TrainingArgs = {"optimiser": "adam", "lr": 1e-3, "batch_size": 64, "epochs": 1}
-    settings |= training
+    settings = with_adam(1e-3, training)
     base = local_sgd(**settings)
 
     def init(task: Task, params: Params, key: Tensor) -> ClientState:
