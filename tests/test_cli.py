@@ -42,6 +42,7 @@ def test_compare_prints_a_table_and_names_the_run_folder(glocal):
     assert sum(counts) == 6
     folder = Path(out.splitlines()[-1].removeprefix("Run folder: "))
     assert sorted(p.name for p in folder.iterdir()) == [
+        "comparison.toml",
         "ditto",
         "fedavg",
         "fedprox",
@@ -161,6 +162,48 @@ def _lonely(client):
     return client
 
 
+def test_version(glocal):
+    import glocal as package
+
+    assert glocal("--version") == (0, f"glocal {package.__version__}\n", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_output_that_cannot_be_written_is_one_line():
+    with open("/dev/full", "w") as full:
+        found = subprocess.run(
+            [sys.executable, "-m", "glocal", "methods"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert found.returncode == 2
+    assert found.stderr == "glocal: no room to write to (No space left on device): make some.\n"
+
+
+def test_a_client_that_is_skipped_is_named_with_its_rounds(glocal):
+    def far(x):
+        x[:20] *= 1e18
+        return x
+
+    _own_data("far.npz", x=far)
+    words = ("--data", "far.npz", "--rounds", "3", "--yardstick", "local(lr=1e-30)")
+    code, out, _ = glocal("run", "fedavg", *words, "--diverged", "skip")
+    assert code == 0
+    assert "Not finite with fedavg, and left out: 0 (rounds 1–3)." in out
+
+
+def test_a_run_that_diverges_says_how_to_go_on(glocal):
+    alone = ("--yardstick", "local(lr=0.1, max_epochs=2)")
+    code, out, err = glocal("run", "fedavg(lr=1e9)", "--rounds", "2", "--out", "x", *alone)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    for part in ("not finite", "learning rate", "--diverged skip", "glocal resume x"):
+        assert part in err
+    assert not Path("x/result.json").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -182,7 +225,6 @@ def _lonely(client):
         (["compare", "--partition", "dirichlet(-1)"], ["dirichlet"]),
         (["compare", "fedavg(shared=nope*)"], ["nope*", "layers.0"]),
         (["compare", "fedavg(lr=fast)"], ["lr must be a number"]),
-        (["compare", "fedavg(lr=1e9)", "--rounds", "2"], ["not finite", "learning rate"]),
         (["run", "missing.toml"], ["missing.toml"]),
         (["run", "bad.toml"], ["unknown setting 'round'", "did you mean 'rounds'"]),
         (["run", "type.toml"], ["rounds must be a whole number"]),

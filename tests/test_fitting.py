@@ -270,7 +270,7 @@ GOOD = {
             {"init": {**GOOD, "head.bias": torch.zeros(2)}, "model": Net},
             r"head.bias has shape \(2,\), and the model needs \(3,\)",
         ),
-        ({"init": "nowhere.safetensors"}, "weights in nowhere.safetensors cannot be read"),
+        ({"init": "nowhere.safetensors"}, "weights in 'nowhere.safetensors' cannot be read"),
     ],
 )
 def test_what_is_refused(

@@ -159,10 +159,15 @@ def test_the_seed_decides_the_weights_and_nothing_else_changes() -> None:
     [
         ("resnet19", IMAGE, "did you mean 'resnet18'"),
         ("mlp(", IMAGE, "cannot read 'mlp('"),
-        ("mlp(width=3)", IMAGE, "unexpected keyword argument 'width'; it takes *hidden"),
+        (
+            "mlp(width=3)",
+            IMAGE,
+            "setting of model mlp 'width': known are dropout; it takes *hidden",
+        ),
         ("logistic(3)", IMAGE, "write it without arguments"),
         ("mlp(0)", IMAGE, "give a whole number from 1"),
         ("mlp(1.5)", IMAGE, "give a whole number"),
+        ("mlp(drop=0.1)", IMAGE, "unknown setting of model mlp 'drop': did you mean 'dropout'"),
         ("mlp(true)", IMAGE, "give a whole number"),
         ("mlp(dropout=1)", IMAGE, "dropout=1: give a number in [0, 1)"),
         ("resnet10(activation=tanh)", IMAGE, "give relu or silu"),

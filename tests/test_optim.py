@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -115,7 +116,10 @@ def test_schedules_by_hand(schedule: optim.Schedule, factors: list[float]) -> No
         ("fedavg(optimiser=rmsprop)", "unknown optimiser 'rmsprop'"),
         ("fedavg(optimiser=adam,momentum=0.9)", "momentum belongs to sgd; adam has its own"),
         ("fedavg(schedule=stepp(0.5))", "unknown schedule 'stepp': did you mean 'step'"),
-        ("fedavg(schedule=step(0.5,1,2))", "schedule step cannot take that"),
+        (
+            "fedavg(schedule=step(0.5,1,2))",
+            r"step takes settings by name \(2 at most without one\)",
+        ),
         ("fedavg(schedule=step(0))", "factor must be above 0"),
         ("fedavg(schedule=cosine(0))", "rounds must be above 0"),
         ("fedavg(schedule=inverse(-1))", "decay must be 0 or more"),
@@ -136,3 +140,13 @@ def test_settings_that_make_no_sense(spec: str, message: str) -> None:
 def test_settings_of_adam_that_make_no_sense(settings: dict[str, float], message: str) -> None:
     with pytest.raises(GlocalError, match=message):
         optim.adam(0.1, **settings)
+
+
+def test_numbers_of_numpy_and_torch_are_numbers_and_true_is_none() -> None:
+    for number in (np.float32(0.5), np.int64(1), torch.tensor(0.5), 1):
+        optim.positive(lr=number)
+        optim.not_negative(mu=number)
+    for wrong in (True, np.True_, "0.5", None, math.nan, math.inf, np.float32("nan")):
+        for refuse in (optim.positive, optim.not_negative):
+            with pytest.raises(GlocalError, match="mu must be a number, not"):
+                refuse(mu=wrong)  # type: ignore[arg-type]

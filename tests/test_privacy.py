@@ -415,7 +415,7 @@ def more() -> Method:
         ("dp(clip=0)", "clip must be above 0, not 0"),
         ("dp(clip=-1)", "clip must be above 0, not -1"),
         ("dp(noise=-1)", "noise must be 0 or more, not -1"),
-        ("dp(noise=much)", "dp cannot take noise=much: give settings by name"),
+        ("dp(noise=much)", "in dp, noise must be a number, not 'much'"),
         ("dp(delta=1)", "delta must be above 0 and below 1, not 1"),
         ("dp(epsilon=0)", "epsilon must be above 0, not 0"),
         ("dp(quantile=1.5)", "quantile must be above 0 and below 1, not 1.5"),

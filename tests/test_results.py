@@ -92,6 +92,15 @@ def test_sequences_are_judged_on_their_own() -> None:
     assert not pool_is_valid(replace(fed(), y=torch.zeros(11, 4, dtype=torch.int64)))
 
 
+def test_a_client_whose_training_labels_nobody_tests_is_judged_by_all_its_labels() -> None:
+    """Client b trains on class 2 alone, and the pool has 0, 0, 1: its own test example is the 1."""
+    y = torch.tensor([0, 0, 0, 1, 2, 2, 0, 1, 0, 0, 1])
+    odd = replace(fed(), y=y, y_train=y, classes=3)
+    pool = outcome([[1, 0], [1]], [[1, 0, 1], [0, 0, 1]])
+    rows = client_table([trial(fed=odd, outcome=pool)])
+    assert rows["accuracy"] == pytest.approx([0.625, 1.0])
+
+
 def test_a_pool_that_was_not_looked_at_is_a_defect() -> None:
     with pytest.raises(RuntimeError, match="pooled test set was not examined"):
         client_table([trial(outcome=outcome([[1, 0], [1]], None))])

@@ -236,7 +236,7 @@ def test_huge_numbers_do_not_overflow() -> None:
         ("trimmed-mean(share=-0.1)", "must be 0 or more and below 0.5, not -0.1"),
         ("krum(malicious=0.5)", "krum's malicious must be a whole number .* below 0.5, not 0.5"),
         ("krum(malicious=-1)", "krum's malicious must be"),
-        ("multi-krum(malicious=true)", "multi-krum's malicious must be"),
+        ("multi-krum(malicious=true)", "in multi-krum, malicious must be a number, not True"),
         ("multi-krum(keep=0)", "keep must be a whole number of 1 or more, not 0"),
         ("geometric-median(smoothing=0)", "smoothing must be above 0"),
         ("geometric-median(iterations=0)", "iterations must be a whole number of 1 or more"),

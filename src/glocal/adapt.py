@@ -23,19 +23,18 @@ stable at any λ; the plain gradient step overshoots once ηλF exceeds 2.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from glocal import rng, tree
+from glocal import fields, rng, tree
 from glocal.data.federation import Federation
 from glocal.engines.base import PIECE, Engine, padded_rows
-from glocal.errors import GlocalError, unknown
+from glocal.errors import GlocalError, shown, unknown
 from glocal.evaluate import score
 from glocal.local import Phase, check_counts
 from glocal.methods import selector
@@ -133,18 +132,28 @@ class Technique:
         return {"adapted": client["w"]}
 
 
-def fine_tune(**training: Any) -> Technique:
+class TrainingArgs(TypedDict, total=False):
+    """What every technique takes; ``lr`` fixes the rate, else clients pick from a grid."""
+
+    lr: float
+    max_epochs: int
+    patience: int
+    batch_size: int
+    momentum: float
+
+
+def fine_tune(**training: Unpack[TrainingArgs]) -> Technique:
     """All parameters, on the client's loss."""
     return Technique("fine-tune", **_training(training))
 
 
-def freeze_base(train: Any = None, **training: Any) -> Technique:
+def freeze_base(train: Any = None, **training: Unpack[TrainingArgs]) -> Technique:
     """Only some layers, the last by default: ``train`` takes what ``shared=`` takes."""
     moves = last_layers(1) if train is None else selector(train)
     return Technique("freeze-base", moves=moves, **_training(training))
 
 
-def ewc(lam: float = 5000.0, *, fisher: str = "own", **training: Any) -> Technique:
+def ewc(lam: float = 5000.0, *, fisher: str = "own", **training: Unpack[TrainingArgs]) -> Technique:
     """Held near the given model where that matters: by its Fisher information, times ``lam``."""
     not_negative(lam=lam)
     if fisher not in ("own", "public"):
@@ -153,7 +162,11 @@ def ewc(lam: float = 5000.0, *, fisher: str = "own", **training: Any) -> Techniq
 
 
 def distill(
-    alpha: float = 0.95, temperature: float = 6.0, *, form: str = "usual", **training: Any
+    alpha: float = 0.95,
+    temperature: float = 6.0,
+    *,
+    form: str = "usual",
+    **training: Unpack[TrainingArgs],
 ) -> Technique:
     """Taught by the given model at a ``temperature``, with weight ``alpha``."""
     positive(temperature=temperature)
@@ -183,14 +196,12 @@ TECHNIQUES: dict[str, Callable[..., Technique]] = {
     "distill": distill,
 }
 
-TRAINING = ("lr", "max_epochs", "patience", "batch_size", "momentum")
-
 
 def _training(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that every technique takes; ``lr`` fixes the rate, else clients pick from a grid."""
+    """The settings as fields of a technique."""
     for name in given:
-        if name not in TRAINING:
-            raise unknown("setting", name, TRAINING)
+        if name not in TrainingArgs.__annotations__:
+            raise unknown("setting", name, TrainingArgs.__annotations__)
     out: dict[str, Any] = {}
     if "lr" in given:
         positive(lr=given["lr"])
@@ -215,25 +226,21 @@ def techniques(spec: str) -> list[Technique]:
         if name == "best":
             if args:
                 raise GlocalError("best takes settings by name, as in best(max_epochs=20).")
-            found += [make(**kwargs) for make in TECHNIQUES.values()]
+            found += [_make(each, (), kwargs) for each in TECHNIQUES]
             continue
         if name not in TECHNIQUES:
             raise unknown("adaptation", name, ["best", *TECHNIQUES])
-        own = set(inspect.signature(TECHNIQUES[name]).parameters) - {"training"}
-        for setting in kwargs:
-            if setting not in own | set(TRAINING):
-                raise unknown(f"setting of {name}", setting, own | set(TRAINING))
-        try:
-            found.append(TECHNIQUES[name](*args, **kwargs))
-        except TypeError as error:
-            raise GlocalError(
-                f"{name} cannot take that: give settings by name, as in {name}(lr=0.01)."
-            ) from error
+        found.append(_make(name, args, kwargs))
     names = [t.name for t in found]
     for name in names:
         if names.count(name) > 1:
-            raise GlocalError(f"{name} is there twice in {spec!r}: keep one of them.")
+            raise GlocalError(f"{name} is there twice in {shown(spec)}: keep one of them.")
     return found
+
+
+def _make(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Technique:
+    fields.check_call(name, TECHNIQUES[name], args, kwargs)
+    return TECHNIQUES[name](*args, **kwargs)
 
 
 @dataclass(frozen=True)

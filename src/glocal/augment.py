@@ -13,13 +13,19 @@ from torch import Tensor
 from torch.nn import functional
 
 from glocal import rng
+from glocal.errors import GlocalError
+from glocal.fields import fits
 from glocal.task import Augment
+
+WIDEST = 256
+"""Pixels that a crop may pad; more would leave little of most images."""
 
 
 def flip() -> Augment:
     """Mirror each image left to right with probability one half."""
 
     def apply(x: Tensor, key: Tensor) -> Tensor:
+        _check_images("flip", x)
         mirrored = rng.uniform(key, (x.shape[0],)) < 0.5
         return torch.where(mirrored.view(-1, 1, 1, 1), x.flip(-1), x)
 
@@ -28,8 +34,11 @@ def flip() -> Augment:
 
 def crop(pad: int = 4) -> Augment:
     """Pad each image with zeros and cut a window of the old size at a random place."""
+    if not fits(pad, int) or not 0 <= pad <= WIDEST:
+        raise GlocalError(f"crop's pad must be a whole number from 0 to {WIDEST}, not {pad}.")
 
     def apply(x: Tensor, key: Tensor) -> Tensor:
+        _check_images("crop", x)
         b, c, h, w = x.shape
         padded = functional.pad(x, (pad, pad, pad, pad))
         top = rng.randint(rng.fold(key, 0), 2 * pad + 1, (b,)).view(b, 1, 1, 1)
@@ -47,12 +56,29 @@ def rotate() -> Augment:
     """Turn each (square) image by a random multiple of 90 degrees."""
 
     def apply(x: Tensor, key: Tensor) -> Tensor:
+        _check_images("rotate", x)
+        if x.shape[-1] != x.shape[-2]:
+            raise GlocalError(
+                f"rotate needs square images, not {_shape(x)}: pad them, or leave it out."
+            )
         turns = rng.randint(key, 4, (x.shape[0],)).view(-1, 1, 1, 1)
         for k in (1, 2, 3):
             x = torch.where(turns == k, torch.rot90(x, k, (-2, -1)), x)
         return x
 
     return apply
+
+
+def _check_images(name: str, x: Tensor) -> None:
+    if x.dim() != 4:
+        raise GlocalError(
+            f"{name} needs images [channels, height, width], not inputs of shape {_shape(x)}: "
+            "leave it out."
+        )
+
+
+def _shape(x: Tensor) -> list[int]:
+    return list(x.shape[1:])
 
 
 def chain(*steps: Augment) -> Augment:

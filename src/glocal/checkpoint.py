@@ -83,7 +83,7 @@ class Keeper:
     of: str
     every: int = 0
     stop: Callable[[], bool] = asked
-    _written: float = field(default_factory=time.monotonic)
+    _written: float = field(default_factory=lambda: time.monotonic())
     _cost: float = 0.0
 
     def last(self) -> Kept | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from glocal.commands.newcomer import newcomer
 from glocal.commands.privacy import BareJson, privacy
 from glocal.commands.resume import resume
 from glocal.commands.robustness import robustness
+from glocal.commands.runs import runs
 from glocal.commands.training import new, train
 from glocal.errors import GlocalError, Interrupted
 from glocal.options import (
@@ -44,6 +46,7 @@ from glocal.options import (
     Rounds,
     Sampled,
     Seed,
+    Track,
     Transform,
     ValidateEvery,
     Yardstick,
@@ -61,6 +64,24 @@ app = typer.Typer(
 )
 
 app.add_typer(studies.app, name="study")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from glocal import __version__
+
+        typer.echo(f"glocal {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def glocal(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
+    ] = False,
+) -> None:
+    """What all commands have in common."""
+
 
 DEFAULT_COMPARISON = ["local", "fedavg", "fedprox", "ditto"]
 
@@ -116,6 +137,7 @@ def compare(
     diverged: Diverged = "fatal",
     checkpoint_every: CheckpointEvery = 0,
     keep_checkpoints: KeepCheckpoints = 2,
+    track: Track = None,
     out: Out = None,
     json: Json = None,
 ) -> None:
@@ -175,6 +197,7 @@ def run(
     diverged: Diverged = "fatal",
     checkpoint_every: CheckpointEvery = 0,
     keep_checkpoints: KeepCheckpoints = 2,
+    track: Track = None,
     out: Out = None,
     json: Json = None,
 ) -> None:
@@ -264,6 +287,7 @@ app.command()(newcomer)
 app.command()(fairness)
 app.command()(adapt)
 app.command()(robustness)
+app.command()(runs)
 app.command(cls=BareJson)(privacy)
 
 
@@ -276,6 +300,7 @@ def main() -> None:
         code = app(standalone_mode=False)
         if code == 130:  # Ctrl-C, as typer passes it on
             _say("stopped.", code)
+        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         typer.echo(error.format_message())
         code = 2
@@ -289,21 +314,31 @@ def main() -> None:
         code = _say(str(error), 2)
     except Interrupted as error:
         code = _say(str(error), error.code)
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; keep the interpreter from flushing into it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError) and error.errno != errno.ENOSPC:
+            code = _defect(error)
+        else:
+            # Keep the interpreter from flushing into what takes nothing more.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # Whoever closed a pipe has seen enough.
+            broken = isinstance(error, BrokenPipeError)
+            code = 0 if broken else _say(f"no room to write to ({error.strerror}): make some.", 2)
     except KeyboardInterrupt:
         code = _say("stopped.", 130)
-    except Exception as error:  # a defect of ours: no traceback, unless asked for
-        if os.environ.get("GLOCAL_DEBUG"):
-            raise
-        code = _say(
-            f"something went wrong that should not: {type(error).__name__}: {error}; "
-            "set GLOCAL_DEBUG=1 and run again to see where, and please report it.",
-            1,
-        )
+    except Exception as error:
+        code = _defect(error)
     sys.exit(code or 0)
+
+
+def _defect(error: Exception) -> int:
+    """A defect of ours: no traceback, unless asked for."""
+    if os.environ.get("GLOCAL_DEBUG"):
+        raise error
+    return _say(
+        f"something went wrong that should not: {type(error).__name__}: {error}; "
+        "set GLOCAL_DEBUG=1 and run again to see where, and please report it.",
+        1,
+    )
 
 
 def check_json(json: Path | None) -> None:

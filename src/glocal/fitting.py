@@ -15,7 +15,7 @@ from glocal.adapt import Public
 from glocal.adapted import add_adapted
 from glocal.checkpoint import Keeping
 from glocal.data.federation import Federation
-from glocal.errors import GlocalError
+from glocal.errors import GlocalError, shown
 from glocal.honest import add_attack
 from glocal.method import Method, Plan, as_plan
 from glocal.methods import resolve
@@ -95,6 +95,8 @@ def assembled(
     if sets:
         summary["synthetic_accuracy"] = sum(m.figures["accuracy"] for m in sets) / len(sets)
         summary["synthetic"] = sets[0].figures
+    if lost := _diverged(own):
+        summary["diverged"] = lost
     summary["params_published"] = first.published
     summary["parameters"] = first.parameters
     changed = [mine.adapted for mine in own if mine.adapted is not None]
@@ -134,6 +136,16 @@ def assembled(
         repeats=tuple(own),
         alone=tuple(alone),
     )
+
+
+def _diverged(own: Sequence[Repeat]) -> dict[str, list[int]]:
+    """Whose training was not finite, and in which rounds (of all repeats)."""
+    rounds: dict[str, set[int]] = {}
+    for repeat in own:
+        for line in repeat.history:
+            for client in [*line.get("left_out", ()), *line.get("clipped", ())]:
+                rounds.setdefault(client, set()).add(line["round"])
+    return {client: sorted(found) for client, found in rounds.items()}
 
 
 def fit(
@@ -200,6 +212,11 @@ def fit(
         name: what to call the run; the spec as typed by default.
         on_line: called with each round's line of the history.
     """
+    if not isinstance(fed, Federation):
+        raise GlocalError(
+            f"{shown(fed)} is no federation: make one with glocal.load('digits') or "
+            "glocal.federation(x, y, clients)."
+        )
     plan = as_plan(resolve(method) if isinstance(method, str) else method)
     name = name or (method if isinstance(method, str) else "method")
     order = Order(

@@ -18,8 +18,11 @@ NAME = ".lock"
 
 
 @contextmanager
-def hold(folder: Path, wait: float = 0.0) -> Iterator[None]:
-    """Be the one who writes to ``folder``; refuse, after ``wait`` seconds, if somebody else is."""
+def hold(folder: Path, wait: float = 0.2) -> Iterator[None]:
+    """Be the one who writes to ``folder``; refuse, after ``wait`` seconds, if somebody else is.
+
+    Who only looks holds the lock too, for a moment.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o666)

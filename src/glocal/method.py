@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from glocal.combine import Combine, mean
-from glocal.errors import GlocalError
+from glocal.errors import GlocalError, shown
 from glocal.local import Local
 from glocal.memory import Memory, no_memory
 from glocal.optim import Optimizer, sgd
@@ -176,4 +176,8 @@ class Plan:
 
 def as_plan(method: Method | Plan) -> Plan:
     """A lone method is a plan of one stage."""
+    if not isinstance(method, Method | Plan):
+        raise GlocalError(
+            f"{shown(method)} is no method: give a spec such as 'fedavg', a Method or a Plan."
+        )
     return method if isinstance(method, Plan) else Plan((Stage(method),))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from glocal import tree
 from glocal.errors import GlocalError
+from glocal.fields import check, plain
 from glocal.types import Params, Tree
 
 Scale = float | Tensor
@@ -41,6 +42,8 @@ def sgd(
     """Gradient descent: ``m ← βm + g``, ``w ← w − ηm`` (Nesterov: ``w ← w − η(g + βm)``)."""
     positive(lr=lr)
     not_negative(momentum=momentum, weight_decay=weight_decay)
+    if momentum >= 1:
+        raise GlocalError(f"momentum must be below 1, not {momentum}: give momentum=0.9, say.")
     if nesterov and momentum == 0.0:
         raise GlocalError("nesterov needs momentum: give momentum=0.9, say.")
 
@@ -180,12 +183,14 @@ CLIENT_OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"sgd": sgd, "adam": ad
 def positive(**values: float) -> None:
     """Refuse what is not a number above 0."""
     for name, value in values.items():
-        if not (math.isfinite(value) and value > 0):
+        check(name, plain(value), float)
+        if value <= 0:
             raise GlocalError(f"{name} must be above 0, not {value}.")
 
 
 def not_negative(**values: float) -> None:
     """Refuse what is not a number of 0 or more."""
     for name, value in values.items():
-        if not (math.isfinite(value) and value >= 0):
+        check(name, plain(value), float)
+        if value < 0:
             raise GlocalError(f"{name} must be 0 or more, not {value}.")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from glocal.errors import GlocalError, shown
 
 Data = Annotated[
     str,
@@ -146,16 +149,55 @@ CheckpointEvery = Annotated[
 KeepCheckpoints = Annotated[
     int, typer.Option(help="How many checkpoints are kept.", rich_help_panel="Output")
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Also pass every round on to tensorboard or mlflow; may be given several times.",
+        rich_help_panel="Output",
+    ),
+]
+
+
+def usable(path: Path | None) -> Path | None:
+    """Refuse, before anything is trained, a path that no file or folder can have."""
+    if path is None:
+        return None
+    problem = None
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # it may be made, and whoever makes it says why not
+    except OSError as error:
+        problem = error.strerror
+    except ValueError:
+        problem = "it holds a NUL character"
+    # Files are written beside their place first, under a name a little longer.
+    if problem is None and len(os.fsencode(path.name)) > LONGEST_NAME:
+        problem = "File name too long"
+    if problem is not None:
+        raise GlocalError(
+            f"the path {shown(str(path))} cannot be used ({problem}): choose another."
+        )
+    return path
+
+
+LONGEST_NAME = 240
+
 Out = Annotated[
     Path | None,
     typer.Option(
-        help="The run folder; a new one under runs/ by default.", rich_help_panel="Output"
+        help="The run folder; a new one under runs/ by default.",
+        rich_help_panel="Output",
+        callback=usable,
     ),
 ]
 Json = Annotated[
     Path | None,
     typer.Option(
-        "--json", help="Also write all figures to this file ('-': print).", rich_help_panel="Output"
+        "--json",
+        help="Also write all figures to this file ('-': print).",
+        rich_help_panel="Output",
+        callback=usable,
     ),
 ]
 
@@ -168,4 +210,5 @@ def chosen(arguments: dict[str, Any]) -> dict[str, Any]:
 
     names = {f.name for f in fields(Settings)}
     found = {k: v for k, v in arguments.items() if k in names}
-    return {**found, "transforms": tuple(arguments.get("transform") or ())}
+    lists = {"transforms": "transform", "track": "track"}
+    return {**found, **{name: tuple(arguments.get(k) or ()) for name, k in lists.items()}}

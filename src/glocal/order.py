@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor
 
-from glocal import attacks, newtest, place, server, tree
+from glocal import attacks, fields, newtest, place, server, tree
 from glocal.adapt import Public, techniques
 from glocal.adapted import after
 from glocal.checkpoint import Keeper, Keeping, packed, unpacked
@@ -37,6 +37,10 @@ OnRound = Callable[[Progress, list[dict[str, Any]]], None]
 
 def no_tick(done: int, total: int) -> None:
     """Say nothing."""
+
+
+CHECKED = ("fraction", "sampled", "poisson", "engine", "device", "validate_every", "new_test")
+"""What is plain text or a number, and checked nowhere else."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,12 @@ class Order:
             attacks.parse(self.attack)
         if self.adapt is not None:
             techniques(self.adapt)
+        for name, kind in get_type_hints(Order).items():
+            if name in CHECKED:
+                fields.check(name, getattr(self, name), kind)
         check_whole(rounds=self.rounds, repeats=self.repeats)
+        if self.validate_every < 0:
+            raise GlocalError(f"validate_every must be 0 or more, not {self.validate_every}.")
         seed = self.seed
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
             raise GlocalError(f"seed must be a whole number from 0 to 2^63 − 1, not {seed}.")

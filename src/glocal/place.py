@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from glocal import engines, models, rng, tree
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
-from glocal.errors import GlocalError
+from glocal.errors import GlocalError, shown
 from glocal.evaluate import Outcome, outcomes
 from glocal.method import Method
 from glocal.methods import resolve
@@ -182,30 +182,48 @@ def load_weights(module: nn.Module, init: Mapping[str, Tensor] | str | Path) -> 
             init = load_file(init)
         except Exception as error:  # safetensors raises its own kinds
             raise GlocalError(
-                f"the weights in {init} cannot be read ({error}): give a .safetensors file."
+                f"the weights in {shown(str(init))} cannot be read ({str(error)[:200]}): give a "
+                ".safetensors file."
             ) from error
+    if not isinstance(init, Mapping):
+        raise GlocalError(
+            f"init={shown(init)} holds no weights: give a .safetensors file or a dict of tensors."
+        )
     named = dict(module.named_parameters())
     missing, unknown = named.keys() - init.keys(), init.keys() - named.keys()
     if missing or unknown:
         raise GlocalError(
-            f"the given weights do not fit the model: missing {sorted(missing) or 'nothing'}, "
-            f"unknown {sorted(unknown) or 'nothing'}."
+            f"the given weights do not fit the model: missing {_some(missing)}, unknown "
+            f"{_some(unknown)}; give weights of the same model."
         )
     for key, parameter in named.items():
+        if not isinstance(init[key], Tensor):
+            raise GlocalError(f"the given weights are not usable: {key} is no tensor.")
         if parameter.shape != init[key].shape:
             raise GlocalError(
                 f"the given weights do not fit the model: {key} has shape "
                 f"{tuple(init[key].shape)}, and the model needs {tuple(parameter.shape)}."
             )
+        if init[key].is_complex() or not torch.isfinite(init[key]).all():
+            raise GlocalError(
+                f"the given weights are not usable: {key} holds values that are complex, NaN or "
+                "infinite; give those of a training that went well."
+            )
         with torch.no_grad():
             parameter.copy_(init[key])
+
+
+def _some(names: Iterable[str]) -> str:
+    several = sorted(names)
+    more = f" and {len(several) - 8} more" if len(several) > 8 else ""
+    return f"{several[:8]}{more}" if several else "nothing"
 
 
 def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
-    except RuntimeError as error:
-        raise GlocalError(f"unknown device {name!r}: use 'cpu' or 'cuda'.") from error
+    except (RuntimeError, TypeError) as error:
+        raise GlocalError(f"unknown device {shown(name)}: use 'cpu' or 'cuda'.") from error
     if device.type not in ("cpu", "cuda"):
         raise GlocalError(f"device {name!r} is not supported: use 'cpu' or 'cuda'.")
     if device.type == "cuda" and not torch.cuda.is_available():

@@ -40,3 +40,8 @@ def reporter(progress: bool | Report | None) -> Iterator[Report]:
             bars.update(shown[what], completed=done)  # type: ignore[arg-type]
 
         yield report
+
+
+def say(text: str) -> None:
+    """A line on stderr about something that happens once, such as a download."""
+    print(f"glocal: {text}", file=sys.stderr, flush=True)

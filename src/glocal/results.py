@@ -265,10 +265,20 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
 def _weights(fed: Federation) -> Tensor:
     """[clients, pooled examples]: what each pooled test example counts for, for each client."""
     y = fed.y[fed.test.rows].cpu()
-    shares = [
-        torch.bincount(fed.y[fed.train.of(k)], minlength=fed.classes).cpu() for k in range(len(fed))
-    ]
-    return torch.stack([verdict.pool_weights(y, s) for s in shares])
+    return torch.stack([verdict.pool_weights(y, _labels(fed, k, y)) for k in range(len(fed))])
+
+
+def _labels(fed: Federation, k: int, pool: Tensor) -> Tensor:
+    """How many of each class a client trains on.
+
+    Of a client so small that none of these is in the pool, all its labels are counted: its own test
+    examples are in the pool, so that it can always be judged.
+    """
+    counts = torch.bincount(fed.y[fed.train.of(k)], minlength=fed.classes).cpu()
+    if counts[pool].any():
+        return counts
+    whole = torch.cat([fed.train.of(k), fed.val.of(k), fed.test.of(k)])
+    return torch.bincount(fed.y[whole], minlength=fed.classes).cpu()
 
 
 def _pool(outcome: Outcome) -> Tensor:

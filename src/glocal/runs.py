@@ -45,6 +45,9 @@ COMPARISON = "comparison.toml"
 
 CHECKPOINTS = "checkpoints"
 
+LONGEST = 100
+"""Letters of a spec that a folder's name takes up: file systems allow some 250 in all."""
+
 
 def fresh_name(kind: str) -> Path:
     """A folder of its own under ``runs/``, by date and time."""
@@ -98,7 +101,7 @@ def unfinished(folder: Path) -> bool:
 
 def slug(spec: str) -> str:
     """A method's spec as the name of a folder."""
-    return re.sub(r"[^A-Za-z0-9.=,+_-]+", "_", spec).strip("_.") or "method"
+    return re.sub(r"[^A-Za-z0-9.=,+_-]+", "_", spec).strip("_.")[:LONGEST] or "method"
 
 
 class Folder:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from glocal import rng
-from glocal.errors import GlocalError
+from glocal.errors import GlocalError, shown
+from glocal.fields import fits, plain
 
 
 class Sampler(Protocol):
@@ -129,5 +130,5 @@ class Among:
 
 
 def _share(name: str, value: float) -> None:
-    if not 0 < value <= 1:
-        raise GlocalError(f"{name} must be above 0 and up to 1, not {value}.")
+    if not fits(plain(value), float) or not 0 < value <= 1:
+        raise GlocalError(f"{name} must be above 0 and up to 1, not {shown(value)}.")

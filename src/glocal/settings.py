@@ -2,21 +2,30 @@
 
 A file has the same names as the options. What a run writes to ``settings.toml`` can be run again;
 its tables of facts (versions, what was chosen by rule) are for reading and are passed over.
+
+The types of the fields are the one place that says what a setting may be: files are checked against
+them by pydantic, all of a file at once, and settings made in Python by :mod:`glocal.fields`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date, time
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-from glocal.errors import GlocalError, unknown
+from glocal import fields
+from glocal.errors import GlocalError, shown, unknown
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from glocal.data.federation import Federation
 
 FACTS = ("chosen", "federation", "versions")
@@ -55,10 +64,11 @@ class Settings:
     diverged: str = "fatal"
     checkpoint_every: int = 0
     keep_checkpoints: int = 2
+    track: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            _check(field.name, getattr(self, field.name), str(field.type))
+        for name, kind in _kinds().items():
+            fields.check(name, getattr(self, name), kind)
         if self.sampled is not None and self.fraction != 1.0:
             raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
         for name, least in LEAST.items():
@@ -116,57 +126,98 @@ class Settings:
         }
 
 
+@cache
+def _kinds() -> dict[str, Any]:
+    """The type of each setting."""
+    kinds = get_type_hints(Settings)
+    return {field.name: kinds[field.name] for field in dataclasses.fields(Settings)}
+
+
+def _defaults() -> dict[str, Any]:
+    return {field.name: field.default for field in dataclasses.fields(Settings)}
+
+
 def read(path: Path) -> tuple[str, Settings]:
     """The method and the settings in a TOML file."""
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise GlocalError(f"there is no file {path}: check its name.") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise GlocalError(f"{path} cannot be read: {error}.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise GlocalError(
-            f"{path} is not valid TOML: {error}; write lines like rounds = 50."
-        ) from error
-    method = found.pop("method", None)
-    if not isinstance(method, str):
+    found = _toml(path)
+    if "method" not in found:
         raise GlocalError(f'{path} names no method: add a line such as method = "fedavg".')
-    return method, from_mapping({k: v for k, v in found.items() if k not in FACTS})
+    _check_file(path, found)
+    values = {k: v for k, v in found.items() if k not in ("method", *FACTS)}
+    try:
+        return found["method"], from_mapping(values)
+    except GlocalError as error:  # a name nobody knows, or settings that do not go together
+        raise GlocalError(f"{path}: {error}") from error
 
 
 def from_mapping(values: Mapping[str, Any]) -> Settings:
     """Settings from names and values; an unknown name is an error."""
-    names = {f.name for f in dataclasses.fields(Settings)}
     for name in values:
-        if name not in names:
-            raise unknown("setting", name, names | {"method"})
-    found: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    return Settings(**found)
+        if name not in _kinds():
+            raise unknown("setting", name, [*_kinds(), "method"])
+    return Settings(**_with_tuples(values))
 
 
-def _check(name: str, value: Any, kind: str) -> None:
-    if value is None and "None" in kind:
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise GlocalError(f"there is no file {shown(str(path))}: check its name.") from error
+    except OSError as error:
+        raise GlocalError(f"{shown(str(path))} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise GlocalError(f"{path} is not text in UTF-8: save it as that.") from error
+    except (ValueError, RecursionError) as error:
+        # Not TOML's own error: brackets by the thousand, digits by the thousand.
+        own = isinstance(error, tomllib.TOMLDecodeError)
+        why = str(error) if own else "a value in it is too long or nested too deep"
+        raise GlocalError(
+            f"{shown(str(path))} is not valid TOML: {why}; write lines like rounds = 50."
+        ) from error
+
+
+def _check_file(path: Path, found: Mapping[str, Any]) -> None:
+    """The type of every setting in a file; an error names the file, the field and the fix."""
+    from pydantic import ValidationError
+
+    kinds, defaults = {"method": str, **_kinds()}, _defaults()
+    try:
+        _file().model_validate(_with_tuples(found))
         return
-    wanted = kind.removesuffix(" | None")
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    good = {
-        "str": isinstance(value, str),
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        "float": number,
-        "bool": isinstance(value, bool),
-        "tuple[float, float, float]": isinstance(value, tuple) and len(value) == 3,
-        "tuple[str, ...]": isinstance(value, tuple) and all(isinstance(v, str) for v in value),
-    }[wanted]
-    if not good:
-        words = {
-            "str": "text",
-            "int": "a whole number",
-            "float": "a number",
-            "bool": "true or false",
-            "tuple[float, float, float]": "three numbers",
-            "tuple[str, ...]": "a list of texts",
-        }
-        raise GlocalError(f"{name} must be {words[wanted]}, not {value!r}.")
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+    if name in FACTS:
+        raise GlocalError(f"{path}: {name} is a table of what a run found: leave it out.")
+    example = fields.written(defaults.get(name, "fedavg"), kinds[name])
+    raise GlocalError(
+        f"{path}: {name} must be {fields.words(kinds[name])}, not {_toml_like(found[name])}: "
+        f"write {name} = {example}."
+    )
+
+
+@cache
+def _file() -> type[BaseModel]:
+    """What a file may hold, for pydantic: the method, the fields of Settings, tables of facts."""
+    from pydantic import ConfigDict, create_model
+
+    strict = ConfigDict(strict=True, allow_inf_nan=False)
+    shape: dict[str, Any] = {name: (kind, _defaults()[name]) for name, kind in _kinds().items()}
+    shape |= {name: (dict[str, Any], {}) for name in FACTS}
+    return create_model("File", __config__=strict, method=(str, ...), **shape)
+
+
+def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """TOML has lists where settings have tuples."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+
+
+def _toml_like(value: Any) -> str:
+    """A value as its writer knows it: true, not True."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, date | time):
+        return str(value)
+    return str(value).lower() if isinstance(value, bool) else shown(value)
 
 
 def named_model(text: str) -> Any:
@@ -175,8 +226,8 @@ def named_model(text: str) -> Any:
     if not colon or not path.endswith(".py"):
         return text
     file = Path(path)
-    if not file.is_file():
-        raise GlocalError(f"there is no file {path} for the model {text}: check its name.")
+    if not os.path.isfile(file):  # Path.is_file raises where a name is too long
+        raise GlocalError(f"there is no file {shown(path)} for the model {name}: check its name.")
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise GlocalError(f"{path} cannot be loaded as Python: check its name.")
@@ -205,8 +256,6 @@ def augmentation(text: str | None) -> Any:
         name, args, kwargs = parse_call(part)
         if name not in augment.AUGMENTATIONS:
             raise unknown("augmentation", name, augment.AUGMENTATIONS)
-        try:
-            steps.append(augment.AUGMENTATIONS[name](*args, **kwargs))
-        except TypeError as error:
-            raise GlocalError(f"augmentation {part!r} cannot take that: {error}.") from error
+        fields.check_call(name, augment.AUGMENTATIONS[name], args, kwargs)
+        steps.append(augment.AUGMENTATIONS[name](*args, **kwargs))
     return augment.chain(*steps)

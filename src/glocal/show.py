@@ -102,6 +102,7 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None =
         for line in textwrap.wrap(choice_in_words(chosen.summary), 100):
             print(line)
     show_privacy(runs)
+    show_diverged(runs)
     for name, run in runs.items():
         if "synthetic" in run.summary:
             for line in textwrap.wrap(made_in_words(name, run.summary), 100):
@@ -111,6 +112,31 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None =
         if worse:
             more = f" and {len(worse) - WIDEST} more" if len(worse) > WIDEST else ""
             print(f"Worse off than alone with {name}: {', '.join(worse[:WIDEST])}{more}.")
+
+
+def show_diverged(runs: Mapping[str, Run]) -> None:
+    """A sentence for each method in which some client's training was not finite."""
+    for name, run in runs.items():
+        if lost := run.summary.get("diverged"):
+            who = [
+                f"{client} (round{'s' if len(rounds) > 1 else ''} {spans(rounds)})"
+                for client, rounds in lost.items()
+            ]
+            more = f" and {len(who) - WIDEST} more" if len(who) > WIDEST else ""
+            done = "clipped" if any("clipped" in line for line in run.history) else "left out"
+            said = f"Not finite with {name}, and {done}: {', '.join(who[:WIDEST])}{more}."
+            print("\n".join(textwrap.wrap(said, 100)))
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """``[1, 2, 3, 7]`` as ``1–3, 7``."""
+    found: list[list[int]] = []
+    for n in numbers:
+        if found and n == found[-1][-1] + 1:
+            found[-1] = [found[-1][0], n]
+        else:
+            found.append([n])
+    return ", ".join("–".join(map(str, part)) for part in found)
 
 
 def show_privacy(runs: Mapping[str, Run]) -> None:
@@ -315,14 +341,26 @@ def first_line(thing: object) -> str:
 
 def list_data() -> None:
     """Data sets, partitions and transforms."""
-    from glocal.data import partitions, sources
+    from glocal.data import partitions
+    from glocal.data.sources import SOURCES
     from glocal.data.transforms import TRANSFORMS
 
     def rows(things: Mapping[str, str]) -> list[list[Cell]]:
         return [[(name, "bold"), about.replace("``", "")] for name, about in things.items()]
 
     print("Data sets (--data; or your own .csv with label and client columns, or .npz with x, y)\n")
-    table(["name", "what it is"], rows(sources()), left=2)
+    table(
+        ["name", "what it is", "licence", "from"],
+        [
+            [(name, "bold"), first_line(entry.make), entry.licence, entry.origin]
+            for name, entry in SOURCES.items()
+        ],
+        left=4,
+    )
+    print(
+        "\nWhat is not there yet is fetched once, checked and kept. Your own copy comes first:\n"
+        "set GLOCAL_DATA to its folder. Fewer examples: 'mnist(examples=6000)'."
+    )
     print("\nPartitions (--partition)\n")
     table(["name", "how examples are dealt among clients"], rows(partitions()), left=2)
     print("\nTransforms (--transform)\n")
@@ -338,6 +376,8 @@ def draw_federation(fed: Federation) -> None:
         f"{tuple(fed.x.shape[1:])}, {fed.classes} classes, {len(fed)} clients "
         f"({about.get('partition') or 'its own clients'})."
     )
+    if fed.central is not None:
+        print(f"{len(fed.central[0])} more are a central test set, which is no client's.")
     leftovers = about.get("leftovers") or 0
     if leftovers:
         print(f"{leftovers} examples are left over and belong to nobody.")

@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias
 
-from glocal.errors import GlocalError
+from glocal.errors import GlocalError, shown
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=")
@@ -49,6 +49,7 @@ def parse_call(text: str) -> tuple[str, tuple[Value, ...], dict[str, Value]]:
     Raises:
         GlocalError: If the text is not of this form.
     """
+    _check_text(text)
     reader = _Reader(text)
     call = reader.call(depth=0)
     if not reader.ended():
@@ -62,6 +63,7 @@ def split_plus(text: str) -> list[str]:
     Raises:
         GlocalError: If a part is empty, or brackets or quotes do not close.
     """
+    _check_text(text)
     parts, start, depth, quote = [], 0, 0, ""
     for i, char in enumerate(text):
         if quote:
@@ -152,6 +154,10 @@ class _Reader:
         return int(digits) if digits.lstrip("+-").isdigit() else float(digits)
 
 
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise GlocalError(f"{shown(text)} is not text: write it like {_EXAMPLE!r}.")
+
+
 def _fail(text: str, why: str, example: str) -> NoReturn:
-    shown = text if len(text) <= 80 else f"{text[:77]}..."
-    raise GlocalError(f"cannot read {shown!r}: {why}; write it like {example}.")
+    raise GlocalError(f"cannot read {shown(text)}: {why}; write it like {example}.")

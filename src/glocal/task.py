@@ -214,7 +214,8 @@ def try_out(task: Task, x: Tensor, y: Tensor) -> None:
     finds in-place tricks, ``.item()`` and ``if tensor:`` in anybody's layer by running it.
     """
     batch = {"x": x[:2], "y": y[:2], "weight": torch.ones(len(x[:2]), device=x.device)}
-    logits = _named_layer(task, lambda: task.predict(task.params, batch["x"]), "run")
+    floats = x.is_floating_point()
+    logits = _named_layer(task, lambda: task.predict(task.params, batch["x"]), "run", floats)
     classes = logits.shape[-1] if logits.dim() == y.dim() + 1 else 0
     if logits.shape[:-1] != batch["y"].shape or classes <= int(y.max()):
         raise GlocalError(
@@ -250,7 +251,7 @@ def try_vectorised(task: Task, x: Tensor, y: Tensor) -> None:
     )
 
 
-def _named_layer(task: Task, run: Callable[[], Any], what: str) -> Any:
+def _named_layer(task: Task, run: Callable[[], Any], what: str, floats: bool = True) -> Any:
     """Run; on failure name the innermost layer that was at work."""
     inside: list[str] = []
     hooks = []
@@ -273,6 +274,10 @@ def _named_layer(task: Task, run: Callable[[], Any], what: str) -> Any:
             "engine='sequential'"
             if what.endswith("at once")
             else "check the model against the shape and type of the data"
+            if floats
+            else "the inputs are whole numbers, which are taken for the ids of tokens: if they are "
+            "features, give them as floats, as in x.astype('float32'), else take a model that "
+            "reads tokens"
         )
         raise GlocalError(f"{where} cannot {what}: {reason.rstrip('.')}; {fix}.") from error
     finally:

@@ -89,13 +89,6 @@ class Series:
                 self.note(f"checkpoint {path} is damaged ({error}): {instead} instead.")
         return None
 
-    def clear(self) -> None:
-        """Remove all of it."""
-        for path in [*self._files(), self.folder / ".part"]:
-            path.unlink(missing_ok=True)
-        if self.folder.is_dir() and not any(self.folder.iterdir()):
-            self.folder.rmdir()
-
     def _files(self) -> list[Path]:
         """The newest first."""
         if not self.folder.is_dir():

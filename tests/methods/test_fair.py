@@ -144,7 +144,7 @@ def test_losses_that_are_not_finite_are_refused() -> None:
     for weighting in (q_fedavg(1), term(1), propfair(2), afl(1)):
         with pytest.raises(GlocalError, match="not finite"):
             weights(weighting, sent(torch.tensor([1.0, torch.nan, 1.0])))
-    assert weights(term(1e308), sent()) == pytest.approx([0, 0, 1])
+    assert weights(term(3e38), sent()) == pytest.approx([0, 0, 1])
 
 
 def test_afl_needs_everybody() -> None:

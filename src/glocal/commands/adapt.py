@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.commands.studies import Picture
-from glocal.options import Json
+from glocal.options import Json, usable
 
 if TYPE_CHECKING:
     from glocal.fitting import Run
@@ -31,7 +31,9 @@ def adapt(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", help="The folder of a run, or of a comparison with several runs in it."
+            metavar="DIR",
+            help="The folder of a run, or of a comparison with several runs in it.",
+            callback=usable,
         ),
     ],
     by: Annotated[

@@ -30,6 +30,7 @@ from glocal.options import (
     Transform,
     Yardstick,
     chosen,
+    usable,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ Picture = Annotated[
         "--picture",
         help="Draw it to this .png file (needs glocal\\[plot]).",
         rich_help_panel="Output",
+        callback=usable,
     ),
 ]
 Methods = Annotated[list[str] | None, typer.Argument(metavar="[METHOD]...", show_default=False)]

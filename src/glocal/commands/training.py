@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from glocal.fitting import Run
     from glocal.runs import Folder
     from glocal.settings import Settings
+    from glocal.tracking import Tracker
 
 
 @dataclass(frozen=True)
@@ -128,13 +129,14 @@ def _comparison(folder: Path) -> Job:
 
 def train(job: Job, json: Path | None) -> None:
     """Train all methods of a job, or what is left to train, show them, and write their files."""
-    from glocal import locks, results, runs
+    from glocal import locks, results, runs, tracking
     from glocal.checkpoint import Keeping
     from glocal.choosing import CHOICE, choice
     from glocal.cli import check_json
     from glocal.show import show_clients, show_comparison
 
     check_json(json)
+    tracking.check(job.settings.track)
     fed = job.settings.federation()
     if job.again:
         _check_data(job, fed)
@@ -187,25 +189,32 @@ def train(job: Job, json: Path | None) -> None:
 
 def _trained(job: Job, fed: Federation, keeping: dict[str, Keeping]) -> dict[str, Run]:
     """All runs, each written to its folder as soon as it is done."""
-    from glocal import runs, stopping
+    from glocal import runs, stopping, tracking
     from glocal.progress import reporter
     from glocal.workers import train_all
 
     done: dict[str, Run] = {}
     folders: dict[str, Folder] = {}
+    trackers: dict[str, Tracker] = {}
     try:
         with stopping.gently(), reporter(None) as report, ExitStack() as opened:
             for spec, path in job.folders.items():
                 folder = runs.Folder(path, spec, job.settings, fed, again=job.again)
                 folders[spec] = opened.enter_context(folder)
+                title = spec if job.one else f"{job.root.name}: {spec}"
+                about = {"method": spec, **job.settings.as_toml()}
+                tracker = tracking.open_trackers(job.settings.track, path, title, about)
+                trackers[spec] = opened.enter_context(tracker)
 
             def on_line(spec: str, line: dict[str, Any]) -> None:
                 folders[spec].line(line)
+                trackers[spec].line(line)
 
             training = train_all(job.specs, job.settings, fed, report, on_line, keeping=keeping)
             for spec, finished in training:
                 done[spec] = finished
                 folders[spec].finish(finished)
+                trackers[spec].finish(finished.summary, finished.clients)
     except GlocalError as error:
         if not _began(job, folders):
             raise

@@ -8,7 +8,7 @@ import numbers
 from collections.abc import Callable
 from typing import Any
 
-from glocal.errors import GlocalError
+from glocal.errors import GlocalError, shown
 
 
 def whole(value: Any, what: str, low: int, high: int | None = None) -> int:
@@ -18,7 +18,7 @@ def whole(value: Any, what: str, low: int, high: int | None = None) -> int:
         if low <= number and (high is None or number <= high):
             return number
     bound = f"of at least {low}" if high is None else f"from {low} to {high}"
-    raise GlocalError(f"{what} should be a whole number {bound}, not {value!r}.")
+    raise GlocalError(f"{what} should be a whole number {bound}, not {shown(value)}.")
 
 
 def real(value: Any, what: str) -> float:
@@ -27,14 +27,14 @@ def real(value: Any, what: str) -> float:
         number = float(value)
         if math.isfinite(number):
             return number
-    raise GlocalError(f"{what} should be a number, not {value!r}.")
+    raise GlocalError(f"{what} should be a number, not {shown(value)}.")
 
 
 def positive(value: Any, what: str) -> float:
     """A finite number above 0."""
     number = real(value, what)
     if number <= 0:
-        raise GlocalError(f"{what} should be above 0, not {value!r}.")
+        raise GlocalError(f"{what} should be above 0, not {shown(value)}.")
     return number
 
 
@@ -49,7 +49,7 @@ def bind(f: Callable[..., Any], spec: str, skip: int, args: Any, kwargs: Any) ->
             p.name if p.default is p.empty else f"{p.name}={p.default}" for p in parameters
         )
         raise GlocalError(
-            f"{spec!r} does not have the right arguments: write {name}"
+            f"{shown(spec)} does not have the right arguments: write {name}"
             f"{f'({usage})' if usage else ', without any'}."
         ) from None
 

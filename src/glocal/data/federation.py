@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import numbers
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -56,6 +56,8 @@ class Federation:
     """Where the data came from and how it was dealt and cut; goes into files as JSON."""
     uncut: Uncut | None = None
     """What other folds are cut from; none if the splits were ready-made."""
+    central: Pair | None = None
+    """A test set ``(x, y)`` that is no client's, such as MNIST's official one, if there is one."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -86,6 +88,7 @@ class Federation:
             train=self.train.to(device),
             val=self.val.to(device),
             test=self.test.to(device),
+            central=self.central and (self.central[0].to(device), self.central[1].to(device)),
         )
 
     def fold(self, r: int) -> Federation:
@@ -95,14 +98,18 @@ class Federation:
         """
         if self.uncut is None:
             raise GlocalError("this federation came with its splits, so it has no other folds.")
-        made = _cut(self.uncut, whole(r, "the fold", 0))
+        # What is the same in every fold is already in place.
+        made = replace(_cut(self.uncut, whole(r, "the fold", 0)), central=self.central)
         if self.uncut.numeric is None:
-            made = replace(made, x=self.x)  # it is the same in every fold, and already in place
+            made = replace(made, x=self.x)
         return made.to(self.x.device)
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the data and its splits: equal for federations that train alike."""
+        """SHA-256 of the data and its splits: equal for federations that train alike.
+
+        The central test set is not in it, as nobody trains on that.
+        """
         digest = hashlib.sha256()
         tensors = [self.x, self.y, self.y_train]
         tensors += [t for s in (self.train, self.val, self.test) for t in (s.rows, s.start)]
@@ -125,6 +132,7 @@ def federation(
     name: str = "own data",
     transforms: Sequence[str | Transform] = (),
     scale: bool = True,
+    central: tuple[Any, Any] | None = None,
 ) -> Federation:
     """A federation from your own data.
 
@@ -134,7 +142,8 @@ def federation(
 
     Args:
         x: features; whole numbers (int16 and wider) are token ids, so give floats for features.
-        y: labels 0, 1, …, or words, which are numbered in order (see ``describe["labels"]``).
+        y: labels 0, 1, …, or words, which are numbered in order (see ``describe["labels"]``); a
+            column [n, 1] is as good as [n].
         clients: one id for each row; or how many clients, with a ``partition``.
         split: the shares of training, validation and test, of every client.
         seed: of the partition, the splits and the transforms.
@@ -145,6 +154,7 @@ def federation(
         transforms: of chosen clients, such as ``"rotate(90, clients=5)"``.
         scale: whether a table's numbers are standardised with their mean and standard deviation
             over all clients' training rows. That is the one statistic that clients share.
+        central: features and labels of a test set that is no client's (not with a table).
     """
     shares = check.shares(split)
     seed = whole(seed, "the seed", 0)
@@ -169,12 +179,19 @@ def federation(
         numeric = are_numbers if scale and are_numbers.any() else None
         inputs = inputs.float() if numeric is None else inputs
     labels, classes, codes = check.labels(y, classes)
+    if labels.shape[1:] == (1,) and (inputs.is_floating_point() or inputs.shape != labels.shape):
+        labels = labels[:, 0]  # a column, unless it is a sequence of one label for one token
     if codes is not None:
         extra["labels"] = codes
     if len(inputs) != len(labels):
         raise GlocalError(
             f"x has {len(inputs)} rows and y has {len(labels)}: give one label for each row."
         )
+    if central is not None:
+        if columns is not None or codes is not None:
+            raise GlocalError("central= goes with arrays and labels in numbers, not with a table.")
+        central = check.central(central, inputs, classes)
+        extra["central"] = len(central[0])
     dealt = _deal(labels, clients, partition, seed, columns)
     data = Uncut(
         x=inputs,
@@ -201,6 +218,7 @@ def federation(
             **extra,
         },
         numeric=numeric,
+        central=central,
     )
     return _cut(apply(data, transforms), 0)
 
@@ -211,7 +229,7 @@ def _deal(
     """Whose each row is: by the ids given, or as the partition says."""
     count = isinstance(clients, numbers.Integral)
     if spec is not None:
-        if clients is not None and not count:
+        if isinstance(clients, Iterable):
             raise GlocalError("give one id for each row in clients=, or a partition, not both.")
         return make(spec, y, clients, seed, columns)
     if clients is None or count:
@@ -240,4 +258,5 @@ def _cut(data: Uncut, fold: int) -> Federation:
         label_shift_only=data.label_shift_only,
         describe={**data.describe, "fold": fold},
         uncut=data,
+        central=data.central,
     )

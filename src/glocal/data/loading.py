@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from glocal.data import files
+from glocal.data.arguments import whole
 from glocal.data.federation import Federation, federation
 from glocal.data.partition import column_of
-from glocal.data.sources import SOURCES, Source
+from glocal.data.source import Source
+from glocal.data.sources import named
 from glocal.data.transforms import Transform
-from glocal.errors import GlocalError, unknown
+from glocal.errors import GlocalError, shown
 
 DEFAULT_PARTITION = "dirichlet(0.3)"
 
 
 def load(
-    name: str,
+    name: str | Path,
     *,
     clients: int = 20,
     partition: str | None = None,
@@ -29,8 +31,9 @@ def load(
     """A federation from a data set's name, or from a ``.csv`` or ``.npz`` file.
 
     Args:
-        name: one of :func:`sources`, or a path. A ``.csv`` has a header; an ``.npz`` has the arrays
-            ``x`` and ``y``, and ``client`` if the data has clients of its own.
+        name: one of :func:`sources`, such as ``mnist`` or ``mnist(examples=6000)``, or a path. A
+            ``.csv`` has a header; an ``.npz`` has the arrays ``x`` and ``y``, and ``client`` if the
+            data has clients of its own.
         clients: how many, where a partition deals the rows.
         partition: how to deal them. None is the data's own clients, in any number, where it has
             some, and else ``dirichlet(0.3)``.
@@ -40,10 +43,11 @@ def load(
         label: the label column of a ``.csv``.
         client: the client column of a ``.csv``; it need not be there, and is never a feature.
     """
+    whole(clients, "the number of clients", 1)  # even where the data has clients of its own
     source = _source(name, label, client)
     x, ids = source.x, source.clients
     if partition is not None or ids is None:
-        partition = partition or DEFAULT_PARTITION
+        partition = DEFAULT_PARTITION if partition is None else partition
         if isinstance(ids, str) and column_of(partition) != ids:
             x = {c: v for c, v in x.items() if c != ids}
         ids = clients
@@ -57,14 +61,17 @@ def load(
         classes=source.classes,
         name=str(name),
         transforms=transforms,
+        central=source.central,
     )
 
 
-def _source(name: str, label: str, client: str) -> Source:
+def _source(name: str | Path, label: str, client: str) -> Source:
+    if not isinstance(name, str | Path):
+        raise GlocalError(
+            f"{shown(name)} is no data set: give the name of one, such as 'digits', or the path of "
+            "a .csv or .npz file."
+        )
     path = Path(name)
     if path.suffix.lower() in (".csv", ".npz"):
         return files.read(path, label, client)
-    if str(name) not in SOURCES:
-        message = str(unknown("data set", str(name), SOURCES)).removesuffix(".")
-        raise GlocalError(f"{message}, or the path of a .csv or .npz file.")
-    return SOURCES[str(name)]()
+    return named(str(name))

@@ -19,8 +19,8 @@ from glocal.data.arguments import bind, summary, whole
 from glocal.data.deals import PARTITIONS
 from glocal.data.split import from_owner, keyed
 from glocal.data.uncut import check_counts
-from glocal.errors import GlocalError, unknown
-from glocal.spec import parse_call
+from glocal.errors import GlocalError, shown, unknown
+from glocal.spec import Call, parse_call
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +51,8 @@ def make(
         columns: of the table, for ``by``.
     """
     labels = torch.as_tensor(y).cpu()
-    name, args, kwargs = parse_call(spec)
     column = column_of(spec)
+    name, args, kwargs = parse_call(spec)
     if column is not None:
         owner, names = by(columns, len(labels), column)
     elif name in PARTITIONS:
@@ -90,17 +90,26 @@ def partitions() -> dict[str, str]:
 
 def column_of(spec: str | None) -> str | None:
     """The column that names the clients, if the partition is ``by`` one."""
-    name, args, kwargs = ("", (), {}) if spec is None else parse_call(spec)
+    if spec is None:
+        return None
+    if isinstance(spec, str) and not spec.strip():
+        raise GlocalError(
+            "the partition is empty: leave it out, or name one, such as 'iid' or 'dirichlet(0.3)'."
+        )
+    name, args, kwargs = parse_call(spec)
     if name != "by":
         return None
     bind(by, str(spec), 2, args, kwargs)
-    return str([*args, *kwargs.values()][0])
+    (column,) = [*args, *kwargs.values()]
+    if isinstance(column, Call):
+        raise GlocalError(f"{shown(spec)} names no column: write by(column), or by('its name').")
+    return str(column)
 
 
 def _check_sizes(spec: str, name: str, labels: Tensor, clients: int) -> None:
     if labels.dim() > 1 and name not in ("iid", "quantity"):
         raise GlocalError(
-            f"{spec!r} needs one label a row, and these are sequences: use iid or quantity."
+            f"{shown(spec)} needs one label a row, and these are sequences: use iid or quantity."
         )
     if len(labels) < 3 * clients:
         raise GlocalError(

@@ -1,23 +1,13 @@
-"""Data sets by name. A source is a function without arguments that returns a :class:`Source`."""
+"""Data sets by name: ``digits``, or with settings in brackets, ``mnist(examples=6000)``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-from glocal.data.arguments import summary
-
-
-@dataclass(frozen=True, eq=False)
-class Source:
-    """What ``federation`` takes: arrays, or a table and the names of two of its columns."""
-
-    x: Any
-    y: Any
-    clients: Any = None
-    """The natural clients, if the data has some."""
-    classes: int | None = None
+from glocal.data import images
+from glocal.data.arguments import bind, summary
+from glocal.data.imageset import ImageSet
+from glocal.data.source import Entry, Source
+from glocal.errors import GlocalError, unknown
+from glocal.spec import parse_call
 
 
 def digits() -> Source:
@@ -28,9 +18,32 @@ def digits() -> Source:
     return Source(x=data.images[:, None] / 16.0, y=data.target, classes=10)
 
 
-SOURCES: dict[str, Callable[[], Source]] = {"digits": digits}
+def _from_package(data: ImageSet) -> str:
+    package = data.package
+    return f"{package.client}: {package.name}, {package.size / 1e6:.0f} MB"
+
+
+SOURCES: dict[str, Entry] = {
+    "digits": Entry(digits, "as scikit-learn", "scikit-learn"),
+    # As Keras' documentation states it; the packages state nothing about the data.
+    "mnist": Entry(images.mnist, "CC BY-SA 3.0", _from_package(images.MNIST)),
+    "fashion-mnist": Entry(images.fashion_mnist, "MIT", _from_package(images.FASHION_MNIST)),
+    "cifar10": Entry(images.cifar10, "none stated", _from_package(images.CIFAR10)),
+}
 
 
 def sources() -> dict[str, str]:
     """Every data set by name, with a line about it."""
-    return {name: summary(f) for name, f in SOURCES.items()}
+    return {name: summary(entry.make) for name, entry in SOURCES.items()}
+
+
+def named(spec: str) -> Source:
+    """The data set that a spec spells; it is fetched where it is not there yet."""
+    name = spec.partition("(")[0].strip()
+    if name not in SOURCES:
+        message = str(unknown("data set", name, SOURCES)).removesuffix(".")
+        raise GlocalError(f"{message}, or the path of a .csv or .npz file.")
+    _, args, kwargs = parse_call(spec)
+    make = SOURCES[name].make
+    bind(make, spec, 0, args, kwargs)
+    return make(*args, **kwargs)

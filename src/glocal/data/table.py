@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glocal.data import check
 from glocal.data.check import Array
-from glocal.errors import GlocalError
+from glocal.errors import LONGEST, GlocalError, shown
 
 MOST_WORDS = 1000
 """A column of more distinct words than this is an id or free text, not a category."""
@@ -32,8 +32,8 @@ def columns(x: Any) -> dict[str, Array]:
     for name, column in out.items():
         if column.shape != (n,):
             raise GlocalError(
-                f"column {name!r} has shape {column.shape} in a table of {n} rows: give one value "
-                "for each row."
+                f"column {shown(name)} has shape {column.shape} in a table of {n} rows: give one "
+                "value for each row."
             )
     return out
 
@@ -42,9 +42,16 @@ def column(table: Mapping[str, Array], name: str, what: str) -> Array:
     """One column, or an error that lists the columns there are."""
     if name not in table:
         raise GlocalError(
-            f"no column {name!r} to take {what} from: the columns are {', '.join(table)}."
+            f"no column {shown(name)} to take {what} from: the columns are {listed(table)}."
         )
     return table[name]
+
+
+def listed(names: Iterable[str]) -> str:
+    """The first of the columns, as a sentence names them."""
+    some = list(names)
+    more = f" and {len(some) - 20} more" if len(some) > 20 else ""
+    return ", ".join(name[:LONGEST] for name in some[:20]) + more
 
 
 def encode(table: Mapping[str, Array]) -> tuple[Tensor, Tensor, list[str]]:
@@ -64,8 +71,8 @@ def encode(table: Mapping[str, Array]) -> tuple[Tensor, Tensor, list[str]]:
             words, code = np.unique(filled, return_inverse=True)
             if len(words) > MOST_WORDS:
                 raise GlocalError(
-                    f"column {name!r} has {len(words)} different words, more than {MOST_WORDS}: "
-                    "leave it out, or group them."
+                    f"column {shown(name)} has {len(words)} different words, more than "
+                    f"{MOST_WORDS}: leave it out, or group them."
                 )
             parts.append(np.eye(len(words))[code])
             names.extend(f"{name}={word}" for word in words)
@@ -82,11 +89,11 @@ def _filled(name: str, values: Array) -> Array:
         bad = np.array([check.missing(v) for v in values.tolist()])
     if bad.any():
         raise GlocalError(
-            f"column {name!r} is missing or not finite (NaN or infinite) in row "
+            f"column {shown(name)} is missing or not finite (NaN, infinite or too large) in row "
             f"{int(bad.nonzero()[0][0])}: fill such values in, or leave those rows out."
         )
     if values.dtype.kind != "O":
         return values if values.dtype.kind in "biuf" else values.astype(str)
     # An object column of numbers alone (pandas' nullable integers) is still numbers.
     numbers = all(isinstance(v, int | float) for v in values.tolist())
-    return _filled(name, values.astype(np.float64)) if numbers else values.astype(str)
+    return _filled(name, check.as_floats(values)) if numbers else values.astype(str)

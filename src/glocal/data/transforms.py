@@ -22,7 +22,7 @@ from glocal import rng
 from glocal.data.arguments import bind, real, whole
 from glocal.data.split import keyed
 from glocal.data.uncut import Uncut
-from glocal.errors import GlocalError, unknown
+from glocal.errors import GlocalError, shown, unknown
 from glocal.spec import Call, parse_call
 
 Who = int | float | str | Call | Sequence[int | str] | None
@@ -108,7 +108,13 @@ def apply(data: Uncut, changes: Iterable[str | Transform]) -> Uncut:
     """One transform after the other, each recorded in ``describe``."""
     if isinstance(changes, str | Transform):
         changes = [changes]
-    for change in changes:
+    given = list(changes) if isinstance(changes, Iterable) else [changes]
+    if not all(isinstance(change, str | Transform) for change in given):
+        raise GlocalError(
+            f"transforms={shown(changes)} should be a list of texts, such as "
+            "['rotate(90, clients=5)']."
+        )
+    for change in given:
         made = parse(change) if isinstance(change, str) else change
         done = [*data.describe.get("transforms", []), made.spec]
         data = replace(made.apply(data), describe={**data.describe, "transforms": done})
@@ -125,6 +131,8 @@ def chosen(who: Who, names: Sequence[str], seed: int) -> list[int]:
             raise GlocalError(
                 "clients= takes a number, a share, or only(…) with indices and names."
             )
+        if not who.args:
+            raise GlocalError("clients=only() names nobody: give indices or names.")
         who = [v if isinstance(v, int) else str(v) for v in who.args]
     if isinstance(who, str):
         who = [who]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from glocal.data.split import Shares, Split
-from glocal.errors import GlocalError
+from glocal.errors import GlocalError, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +30,8 @@ class Uncut:
     describe: dict[str, Any]
     numeric: Tensor | None = None
     """The columns of ``x`` to standardise over the training rows, a fold at a time."""
+    central: tuple[Tensor, Tensor] | None = None
+    """A test set that is no client's. Transforms leave it as it is."""
 
 
 def strata(y: Tensor) -> Tensor:
@@ -44,7 +46,7 @@ def check_counts(names: tuple[str, ...], counts: Tensor) -> None:
         n = int(counts[small[0]])
         more = f" (and {len(small) - 1} clients more)" if len(small) > 1 else ""
         raise GlocalError(
-            f"client {names[small[0]]!r}{more} would have an empty split: it has {n} "
+            f"client {shown(names[small[0]])}{more} would have an empty split: it has {n} "
             f"example{'' if n == 1 else 's'}, and training, validation and test need one each; "
             "leave such clients out, merge them, or use fewer clients."
         )

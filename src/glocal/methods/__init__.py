@@ -14,15 +14,14 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from glocal import combine, optim, privacy, robust, sharing, weighting
-from glocal.errors import GlocalError, unknown
+from glocal import combine, fields, optim, privacy, robust, sharing, weighting
+from glocal.errors import GlocalError, shown, unknown
 from glocal.fedopt import adagrad, adam, momentum, yogi
 from glocal.method import Method, Plan, Stage, as_plan
 from glocal.methods.aaggff_d import aaggff_d
 from glocal.methods.aaggff_s import aaggff_s
 from glocal.methods.afl import afl
 from glocal.methods.apfl import apfl
-from glocal.methods.common import TrainingArgs
 from glocal.methods.ditto import ditto
 from glocal.methods.fedavg import fedavg
 from glocal.methods.fedcgan import fedcgan
@@ -114,7 +113,7 @@ def methods() -> list[str]:
 def resolve(spec: str) -> Method | Plan:
     """The method a spec describes."""
     if not isinstance(spec, str):
-        raise GlocalError(f"a method is a name such as 'fedavg' or a Method, not {spec!r}.")
+        raise GlocalError(f"a method is a name such as 'fedavg' or a Method, not {shown(spec)}.")
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         parse_call(part) for part in split_plus(spec)
     ]
@@ -128,19 +127,19 @@ def resolve(spec: str) -> Method | Plan:
     kwargs = dict(kwargs)
     if name == "local" and (slots or "shared" in kwargs):
         raise GlocalError(
-            f"local sends nothing, so the rest of {spec!r} would do nothing: leave it out."
+            f"local sends nothing, so the rest of {shown(spec)} would do nothing: leave it out."
         )
     if name == "propfair-loss" and "weighting" in slots and slots["weighting"].name == "propfair":
         raise GlocalError(
-            f"propfair-loss and propfair in {spec!r} are two spellings of one tilt, which would "
-            "count twice: keep one of them."
+            f"propfair-loss and propfair in {shown(spec)} are two spellings of one tilt, which "
+            "would count twice: keep one of them."
         )
     if "shared" in kwargs:
         chosen = selector(kwargs.pop("shared"))
         # A method that splits the model itself (FedRep) must know the split; others need not.
         knows = "shared" in inspect.signature(BASES[name]).parameters
         (kwargs if knows else slots)["shared"] = chosen
-    base: Method | Plan = _call(name, BASES[name], args, kwargs, _settings(BASES[name]))
+    base: Method | Plan = _call(name, BASES[name], args, kwargs, ("shared",))
     if "server_opt" in slots:
         _refuse_a_second_optimiser(spec, name, base, slots["server_opt"])
     if not slots:
@@ -156,8 +155,11 @@ def _as_base(
     name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
     """A filler used as a base, as fedavg and the filler: the settings it knows are its own."""
-    own = set(inspect.signature(FILLERS[name][1]).parameters)
-    _check_known(name, kwargs, own | _settings(fedavg))
+    own = fields.declared(FILLERS[name][1])[1].keys()
+    known = [*own, *fields.declared(fedavg)[1], "shared"]
+    for setting in kwargs:
+        if setting not in known:
+            raise unknown(f"setting of {name}", setting, known)
     training = {k: v for k, v in kwargs.items() if k not in own}
     return [
         ("fedavg", (), training),
@@ -174,8 +176,8 @@ def _refuse_a_second_optimiser(
         own = stage.method.server_opt
         if (own.name, own.lr) != (plain.name, plain.lr):
             raise GlocalError(
-                f"{name} brings its own server optimiser ({own.name}), and {opt.name} in {spec!r} "
-                f"fills the same slot (server_opt): leave {opt.name} out, or write "
+                f"{name} brings its own server optimiser ({own.name}), and {opt.name} in "
+                f"{shown(spec)} fills the same slot (server_opt): leave {opt.name} out, or write "
                 f"fedavg+{opt.name}."
             )
 
@@ -194,16 +196,12 @@ def _fill(spec: str, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -
         slot, make = FILLERS[name]
         if slot in slots:
             raise GlocalError(
-                f"{by[slot]} and {name} in {spec!r} fill the same slot ({slot}): keep one of them."
+                f"{by[slot]} and {name} in {shown(spec)} fill the same slot ({slot}): keep one of "
+                "them."
             )
-        slots[slot] = _call(name, make, args, kwargs, set(inspect.signature(make).parameters))
+        slots[slot] = _call(name, make, args, kwargs)
         by[slot] = name
     return slots
-
-
-def _settings(base: Base) -> set[str]:
-    own = {p.name for p in inspect.signature(base).parameters.values() if p.kind != p.VAR_KEYWORD}
-    return own | set(TrainingArgs.__annotations__) | {"shared"}
 
 
 def _call(
@@ -211,29 +209,23 @@ def _call(
     make: Callable[..., Any],
     args: Sequence[Any],
     kwargs: dict[str, Any],
-    known: set[str],
+    more: Sequence[str] = (),
 ) -> Any:
-    _check_known(name, kwargs, known)
+    fields.check_call(name, make, args, kwargs, more)
     try:
         return make(*args, **kwargs)
     except GlocalError:
         raise
-    except (TypeError, ValueError) as error:
-        example = f"{name}({next(iter(sorted(known)), '')}=…)"
+    except (TypeError, ValueError, OverflowError) as error:
         raise GlocalError(
-            f"{name} cannot take {_shown(args, kwargs)}: give settings by name and as numbers, "
-            f"as in {example}."
+            f"{name} cannot take {_shown(args, kwargs)}: {error}; 'glocal methods' lists what it "
+            "takes."
         ) from error
 
 
-def _check_known(name: str, kwargs: dict[str, Any], known: set[str]) -> None:
-    for setting in kwargs:
-        if setting not in known:
-            raise unknown(f"setting of {name}", setting, known)
-
-
 def _shown(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-    return ", ".join([*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())]) or "no settings"
+    given = [*map(shown, args), *(f"{k}={shown(v)}" for k, v in kwargs.items())]
+    return ", ".join(given) or "no settings"
 
 
 def selector(value: Any) -> Selector:
@@ -245,13 +237,13 @@ def selector(value: Any) -> Selector:
         if call.name not in SELECTORS:
             raise unknown("selector", call.name, SELECTORS)
         return _call(  # type: ignore[no-any-return]
-            call.name, SELECTORS[call.name], list(call.args), dict(call.kwargs), {"n"}
+            call.name, SELECTORS[call.name], list(call.args), dict(call.kwargs)
         )
     if isinstance(value, str):
         return sharing.matching(*value.split("|"))
     if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
         return sharing.matching(*value)
-    raise GlocalError(f"shared={value!r} must be names, a pattern, first(n) or last(n).")
+    raise GlocalError(f"shared={shown(value)} must be names, a pattern, first(n) or last(n).")
 
 
 class _Callable(types.ModuleType):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, get_type_hints
 
-from glocal import optim
+from glocal import fields, optim
 from glocal.errors import GlocalError, unknown
 from glocal.local import LocalSGD, Objective, plain_loss
 from glocal.spec import Call
@@ -22,6 +22,8 @@ class TrainingArgs(TypedDict, total=False):
     optimiser: str
     schedule: str | Call
 
+
+_KINDS = get_type_hints(TrainingArgs)
 
 DEFAULTS: TrainingArgs = {"lr": 0.1, "batch_size": 10, "epochs": 2}
 
@@ -54,9 +56,7 @@ def client_optimiser(**training: Unpack[TrainingArgs]) -> optim.Optimizer:
     taken = ("lr", "weight_decay", "momentum", "nesterov")
     options: dict[str, Any] = {k: v for k, v in training.items() if k in taken}
     for option, value in options.items():
-        if isinstance(value, bool) != (option == "nesterov") or not isinstance(value, int | float):
-            kind = "true or false" if option == "nesterov" else "a number"
-            raise GlocalError(f"{option} must be {kind}, not {value!r}.")
+        fields.check(option, value, _KINDS[option])
     if name != "sgd":
         for option in ("momentum", "nesterov"):
             if options.pop(option, None):
@@ -69,7 +69,5 @@ def schedule(text: str | Call) -> optim.Schedule:
     call = text if isinstance(text, Call) else Call(str(text), (), {})
     if call.name not in optim.SCHEDULES:
         raise unknown("schedule", call.name, optim.SCHEDULES)
-    try:
-        return optim.SCHEDULES[call.name](*call.args, **dict(call.kwargs))
-    except TypeError as error:
-        raise GlocalError(f"schedule {call.name} cannot take that: {error}.") from error
+    fields.check_call(call.name, optim.SCHEDULES[call.name], call.args, call.kwargs)
+    return optim.SCHEDULES[call.name](*call.args, **dict(call.kwargs))

@@ -18,7 +18,7 @@ from glocal.errors import GlocalError
 from glocal.local import Phase, check_counts
 from glocal.method import Method
 from glocal.methods.common import TrainingArgs, client_optimiser, schedule
-from glocal.optim import Optimizer, Schedule, constant
+from glocal.optim import Optimizer, Schedule, constant, positive
 from glocal.sharing import nothing
 from glocal.task import Task
 from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
@@ -34,6 +34,8 @@ def local(
     **training: Unpack[TrainingArgs],
 ) -> Method:
     """Each client alone; ``lr`` fixes the learning rate, else each client picks from ``grid``."""
+    if "lr" in training:
+        positive(lr=training["lr"])
     rates = (training["lr"],) if "lr" in training else tuple(grid)
     if not rates or min(rates) <= 0:
         raise GlocalError(f"grid must hold learning rates above 0, not {grid}.")

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from glocal import tree
 from glocal.errors import GlocalError
-from glocal.local import variant
+from glocal.local import MOST_EPOCHS, variant
 from glocal.method import Method
 from glocal.methods.common import TrainingArgs, local_sgd
 from glocal.optim import positive, sgd
@@ -44,8 +44,10 @@ def pfedme(
 ) -> Method:
     """Personal models near the global one: proximal points with strength ``lam``."""
     positive(lam=lam, inner_lr=inner_lr, beta=beta)
-    if inner != int(inner) or inner < 1:
-        raise GlocalError(f"inner must be a whole number of steps of 1 or more, not {inner}.")
+    if inner != int(inner) or not 1 <= inner <= MOST_EPOCHS:
+        raise GlocalError(
+            f"inner must be a whole number of steps from 1 to {MOST_EPOCHS:,}, not {inner}."
+        )
     if inner_lr * lam >= 2:
         raise GlocalError(
             f"the inner steps run away where inner_lr · lam is 2 or more, as {inner_lr} · {lam} "

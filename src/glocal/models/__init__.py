@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from glocal.errors import GlocalError, unknown
+from glocal.errors import GlocalError, shown, unknown
 from glocal.models.cnn import cnn
 from glocal.models.lenet import lenet
 from glocal.models.lstm import char_lstm, word_lstm
@@ -67,12 +67,17 @@ def build(spec: str, *, input_shape: tuple[int, ...], classes: int, seed: int = 
         )
     builder = REGISTRY[name]
     signature = inspect.signature(builder)
+    own = [str(p).replace("'", "") for p in list(signature.parameters.values())[2:]]
+    named = [p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for key in kwargs:
+        if named and key not in named:
+            said = str(unknown(f"setting of model {name}", key, named)).removesuffix(".")
+            raise GlocalError(f"{said}; it takes {', '.join(own)}.")
     try:
         signature.bind(shape, classes, *args, **kwargs)
     except TypeError as error:
-        own = [str(p) for p in list(signature.parameters.values())[2:]]
         takes = f"it takes {', '.join(own)}" if own else "write it without arguments"
-        raise GlocalError(f"cannot build model {spec!r}: {error}; {takes}.") from error
+        raise GlocalError(f"cannot build model {shown(spec)}: {error}; {takes}.") from error
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return builder(shape, classes, *args, **kwargs)

@@ -1,0 +1,221 @@
+"""Kill runs with -9 at random moments, resume them, and compare with runs nobody disturbed.
+
+Every method is trained undisturbed once on each engine. Then, again and again, a run of it is
+killed, resumed (and perhaps killed again) until it is through, and all of its files are compared
+byte for byte. Half of the kills come at a random moment; the others inside the writing of a file,
+at one of the calls that a write is made of.
+
+    python benchmarks/kills.py --kills 200
+
+Every run is killed twice, if it lives that long. Runs are children forked from a process that has
+loaded everything, so that a kill costs the training it interrupts and little more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import filecmp
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+METHODS = (
+    "fedavg",
+    "scaffold",
+    "superfed-mm",
+    "aaggff-d",
+    "fedadam+dp(clip=1.0,noise=1.0)",
+)
+ENGINES = ("sequential", "vectorised")
+FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors")
+POINTS = ("half a write", "before fsync", "before rename", "after rename")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method on an engine."""
+
+    method: str
+    engine: str
+
+    def command(self, out: Path) -> list[str]:
+        """What is typed after ``glocal``."""
+        small = "--clients 30 --partition iid --model mlp(16) --rounds 6 --sampled 4 --seed 3"
+        options = f"{small} --jobs 1 --checkpoint-every 1 --engine {self.engine} --out {out}"
+        return ["run", self.method, "--yardstick", "local(lr=0.1,max_epochs=3)", *options.split()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    kills: Counter[tuple[str, str]] = Counter()
+    runs = different = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for case, counts, same in trials(Path(folder), arguments.kills, arguments.seed):
+            runs += 1
+            different += not same
+            kills.update(
+                {(f"{case.method}, {case.engine}", where): n for where, n in counts.items()}
+            )
+    names = sorted({name for name, _ in kills})
+    print(f"{'killed':44}{'anywhere':>10}" + "".join(f"{p:>16}" for p in POINTS))
+    for name in names:
+        row = [kills[name, "anywhere"], *(kills[name, point] for point in POINTS)]
+        print(f"{name:44}{row[0]:10}" + "".join(f"{n:16}" for n in row[1:]))
+    print(
+        f"{sum(kills.values())} kills of {runs} runs in {time.monotonic() - began:.0f} s: "
+        f"{runs - different} came out as undisturbed, byte for byte; {different} did not."
+    )
+    return 1 if different else 0
+
+
+def trials(folder: Path, kills: int, seed: int):
+    """Yield (case, where its run was killed and how often, whether it came out the same)."""
+    ready()
+    draw = random.Random(seed)
+    cases = [Case(method, engine) for method in METHODS for engine in ENGINES]
+    length: dict[Case, float] = {}
+    done = 0
+    while done < kills:
+        for n, case in enumerate(cases):
+            if done >= kills:
+                return
+            undisturbed = folder / f"undisturbed-{n}"
+            if case not in length:
+                start = time.monotonic()
+                if ended(child(case.command(undisturbed))) != 0:
+                    raise SystemExit(f"{case} could not be trained.")
+                length[case] = time.monotonic() - start
+            victim = folder / f"victim-{n}-{done}"
+            counts: Counter[str] = Counter()
+            while not (victim / "result.json").exists():
+                begun = (victim / "settings.toml").exists()
+                command = ["resume", str(victim)] if begun else case.command(victim)
+                if sum(counts.values()) < 2:
+                    where = "anywhere" if draw.random() < 0.5 else draw.choice(POINTS)
+                    if where == "anywhere":
+                        killed = killed_after(child(command), draw.uniform(0, length[case]))
+                    else:
+                        dies = dying(where, draw.randrange(1, 9))
+                        killed = ended(child(command, dies)) == -signal.SIGKILL
+                    if killed:
+                        counts[where] += 1
+                        done += 1
+                elif (code := ended(child(command))) != 0:
+                    raise SystemExit(f"{case}: 'glocal {' '.join(command)}' ended with {code}.")
+            yield case, counts, alike(undisturbed, victim)
+
+
+def alike(one: Path, other: Path) -> bool:
+    """Whether all files of two runs have the same bytes."""
+    return all(filecmp.cmp(one / f, other / f, shallow=False) for f in FILES)
+
+
+def ready() -> None:
+    """Load everything, and leave torch on one thread, so that children can be forked."""
+    import torch
+
+    import glocal
+    import glocal.cli
+    import glocal.commands.training
+    import glocal.workers
+    from glocal.settings import Settings
+
+    torch.set_num_threads(1)
+    # The first vectorised call loads a good part of torch.
+    fed = Settings(clients=30, partition="iid").federation()
+    glocal.fit("fedavg", fed, model="mlp(16)", rounds=1, yardstick="local(lr=0.1,max_epochs=1)")
+
+
+def child(command: list[str], before: Callable[[], None] = lambda: None) -> int:
+    """The process id of a ``glocal`` with this command."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        from glocal import cli
+
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        before()
+        sys.argv = ["glocal", *command]
+        cli.main()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        os._exit(code)
+
+
+def ended(pid: int) -> int:
+    """How a child ended: its exit code, or minus the signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def killed_after(pid: int, seconds: float) -> bool:
+    """Whether the child was still there to be killed."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if (found := os.waitpid(pid, os.WNOHANG))[0]:
+            return os.waitstatus_to_exitcode(found[1]) != 0
+        time.sleep(0.001)
+    os.kill(pid, signal.SIGKILL)
+    return ended(pid) == -signal.SIGKILL
+
+
+def dying(where: str, nth: int) -> Callable[[], None]:
+    """What makes a child kill itself at the n-th time it comes to a point of writing a file."""
+
+    def prepare() -> None:
+        left = nth
+
+        def now() -> bool:
+            nonlocal left
+            left -= 1
+            return left == 0
+
+        def die() -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        from glocal import vault
+
+        fsync, replace, parts = os.fsync, Path.replace, vault._parts
+
+        def dying_fsync(file: int) -> None:
+            if where == "before fsync" and now():
+                die()
+            fsync(file)
+
+        def dying_replace(self: Path, target: Path) -> Path:
+            if where == "before rename" and now():
+                die()
+            found = replace(self, target)
+            if where == "after rename" and now():
+                die()
+            return found
+
+        def dying_parts(*given):
+            last = where == "half a write" and now()
+            for n, part in enumerate(parts(*given)):
+                yield part
+                if last and n == 3:
+                    die()
+
+        os.fsync, Path.replace, vault._parts = dying_fsync, dying_replace, dying_parts
+
+    return prepare
+
+
+if __name__ == "__main__":
+    sys.exit(main())
