@@ -48,7 +48,7 @@ from glocal.train import Progress, Training
 RESNET = "resnet10(width={},activation=silu,spectral=true)"
 MNIST = {
     "fedevg": ("fedevg(steps=20,fresh=false,reg=0.1)", "mlp(400)"),
-    # A residual network's gradients are some twenty times smaller, so its steps are larger.
+    # A residual network's gradients in a pixel are far smaller, so its steps are larger.
     "fedevg-resnet10": (
         "fedevg(steps=20,fresh=false,reg=0.1,beta=200,beta_last=1,gamma=20)",
         RESNET.format(16),
