@@ -117,10 +117,10 @@ class ControlVariates(LocalSGD):
 
 
 def control_variates() -> Method:
-    def init(params: Params, setting: Setting) -> Tree:
+    def init(params: Params, setting: Setting, key: Tensor) -> Tree:
         return {"c": tree.zeros(params)}
 
-    def update(state: Tree, uplink: Uplink, setting: Setting) -> Tree:
+    def update(state: Tree, uplink: Uplink, setting: Setting, key: Tensor) -> Tree:
         share = len(uplink.ids) / setting.clients
         change = tree.map(lambda x: share * x.mean(0), uplink.extra["change"])
         return {"c": tree.add(state["c"], change)}

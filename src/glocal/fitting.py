@@ -91,6 +91,10 @@ def assembled(
     if first.privacy is not None:
         summary |= {k: first.privacy[k] for k in ("epsilon", "rounds")}
         summary["privacy"] = first.privacy
+    sets = [mine.made for mine in own if mine.made is not None]
+    if sets:
+        summary["synthetic_accuracy"] = sum(m.figures["accuracy"] for m in sets) / len(sets)
+        summary["synthetic"] = sets[0].figures
     if lost := _diverged(own):
         summary["diverged"] = lost
     summary["params_published"] = first.published

@@ -27,6 +27,8 @@ class Phase(NamedTuple):
     name: str
     epochs: int
     step: Step
+    steps: int | None = None
+    """So many mini-batches for every client instead, in as many passes as that takes."""
 
 
 class Local(Protocol):
@@ -148,6 +150,8 @@ class Functions:
     candidates: Candidates
     solves_when_judged: bool = False
     """Whether a client that never took part runs a round of its own before it is judged."""
+    whole_model_in_state: bool = False
+    """Whether the client keeps its model whole, and none of it travels."""
 
 
 def variant(
@@ -161,6 +165,7 @@ def variant(
     received: Received | None = None,
     candidates: Candidates | None = None,
     solves_when_judged: bool = False,
+    whole_model_in_state: bool = False,
 ) -> Local:
     """``base`` with some of its functions replaced; ``step`` alone means one phase of it."""
     if phases is None:
@@ -175,6 +180,7 @@ def variant(
         received=received or base.received,
         candidates=candidates or base.candidates,
         solves_when_judged=solves_when_judged,
+        whole_model_in_state=whole_model_in_state,
     )
 
 

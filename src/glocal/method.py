@@ -50,7 +50,9 @@ class Method:
                 f"{self.combine.name} does not use weights, so {named} would do nothing: "
                 "leave one of the two out."
             )
-        if self.memory.name != "none" and self.shared.name != "everything":
+        if self.memory.alone:
+            self._refuse_what_would_do_nothing(named)
+        elif self.memory.name != "none" and self.shared.name != "everything":
             raise GlocalError(
                 f"{self.memory.name} corrects whole models, so shared={self.shared.name} cannot go "
                 "with it: leave shared out, or use fedavg."
@@ -71,6 +73,18 @@ class Method:
             raise GlocalError(
                 f"{self.privacy.name} adds noise made for a mean, so {self.combine.name} cannot go "
                 "with it: leave one of the two out."
+            )
+
+    def _refuse_what_would_do_nothing(self, named: str | None) -> None:
+        """Where no parameter of the model travels, nobody weighs, combines or applies any."""
+        plain, opt = sgd(), self.server_opt
+        other = "" if self.shared.name == "nothing" else f"shared={self.shared.name}"
+        other = opt.name if (opt.name, opt.lr) != (plain.name, plain.lr) else other
+        other = self.combine.name if self.combine.name != "mean" else other
+        if named or other:
+            raise GlocalError(
+                f"{self.memory.name} brings a server half of its own, where {named or other} would "
+                "do nothing: leave it out."
             )
 
     @property

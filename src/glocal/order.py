@@ -24,6 +24,7 @@ from glocal.place import ModelLike, Place
 from glocal.repeat import Repeat, Trained, judge, struck
 from glocal.sampling import Fixed, Fraction, Poisson, Sampler
 from glocal.stopping import Stopped
+from glocal.synthetic.outcome import made
 from glocal.task import Augment, Losses, cross_entropy
 from glocal.train import Progress, Training
 
@@ -108,6 +109,13 @@ class Order:
             # Of all repeats the same clients, so that what became of the others can be pooled.
             adversary = attacks.parse(self.attack).on(fed, self.seed)
             fed = adversary.poisoned(fed)
+            for stage in plan.stages:
+                if stage.method.memory.alone and adversary.attack.poison is None:
+                    raise GlocalError(
+                        f"{stage.method.memory.name} sends no update of a model, so "
+                        f"{self.attack} would change nothing: attack its data, as with "
+                        "label-flip."
+                    )
         sampler = _sampler(self.fraction, self.sampled, self.poisson, len(here.fed))
         rounds, every = self.rounds, self.validate_every
         training = Training(
@@ -129,6 +137,7 @@ class Order:
             stage.method.weights.init(training.setting)
             stage.method.combine.check(training.setting)
             server.check_privacy(stage.method, here.task, training.setting)
+            server.begin(stage.method, here.task, here.task.params, training.setting)
         return training
 
     def by_itself(
@@ -191,6 +200,7 @@ class Order:
             trained,
             struck(training, here, given, stopped),
             _spent(training, done),
+            made(training, done, here.fed),
         )
 
     def _rounds(

@@ -18,6 +18,7 @@ from glocal.honest import Struck
 from glocal.ledger import Ledger
 from glocal.place import Place
 from glocal.results import pool_is_valid
+from glocal.synthetic.outcome import Made
 from glocal.train import Progress, Training
 from glocal.types import Params, Tree
 
@@ -59,6 +60,8 @@ class Repeat:
     """What an attack came to, where there was one."""
     privacy: dict[str, Any] | None = None
     """What was spent, and what that assumes."""
+    made: Made | None = None
+    """Labelled examples that the method made for the server, judged."""
 
     def figures(self) -> Repeat:
         """Without the models, which may be large: those of the first repeat are kept, no others."""

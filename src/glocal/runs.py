@@ -7,6 +7,7 @@
     checkpoints/         while it goes on: where it stands, to go on from
     final.safetensors    what the server ends with
     clients.safetensors  what the clients keep: ``ids`` says which rows are whose
+    synthetic.*          labelled examples, of methods that make some, and a picture of them
     result.json          the federation's figures and a row for each client: it is finished
 
 Each file but ``metrics.jsonl`` is written whole or not at all, and ``result.json`` last. Who writes
@@ -190,9 +191,13 @@ def save(run: Run, folder: Path) -> None:
     from safetensors.torch import save as encode
 
     from glocal import tree
+    from glocal.synthetic import outcome
 
     write(folder / "final.safetensors", encode(_storable(run.model)))
     write(folder / "clients.safetensors", encode(_storable(dict(tree.flatten(run.states)))))
+    made = run.repeats[0].made if run.repeats else None
+    if made is not None:
+        outcome.save(made, int(run.data["classes"]), folder)
     write(folder / "result.json", dump(result({run.method: run})))
 
 

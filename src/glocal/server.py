@@ -21,15 +21,19 @@ from glocal.types import Downlink, Params, Tree, Uplink
 from glocal.weighting import Setting
 
 
-def begin(method: Method, task: Task, params: Params, setting: Setting) -> Tree:
-    """The server's state before the first round of a stage."""
+def begin(
+    method: Method, task: Task, params: Params, setting: Setting, key: Tensor | None = None
+) -> Tree:
+    """The server's state before the first round of a stage; ``key`` is for what it draws."""
     shared, private = split(params, method.shared_names(task))
+    if key is None:
+        key = rng.key(0, next(iter(params.values())).device)
     return {
         "params": shared,
         "start": private,
         "opt": method.server_opt.init(shared),
         "weighting": method.weights.init(setting),
-        "memory": method.memory.init(shared, setting),
+        "memory": method.memory.init(shared, setting, key),
         "privacy": method.privacy.init(setting) if method.privacy else {},
     }
 
@@ -85,7 +89,7 @@ def reduce(
         "start": server["start"],
         "opt": opt,
         "weighting": weighting,
-        "memory": method.memory.update(server["memory"], uplink, setting),
+        "memory": method.memory.update(server["memory"], uplink, setting, rng.fold(key, 2)),
         "privacy": privacy,
     }, p
 

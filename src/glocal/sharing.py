@@ -119,7 +119,7 @@ class KeepPrivate:
     @property
     def phases(self) -> tuple[Phase, ...]:
         """The wrapped one's, each seeing whole models."""
-        return tuple(Phase(p.name, p.epochs, self._whole(p.step)) for p in self.inner.phases)
+        return tuple(p._replace(step=self._whole(p.step)) for p in self.inner.phases)
 
     def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
         """The private layers as first received, and what the wrapped one keeps."""

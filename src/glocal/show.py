@@ -104,6 +104,10 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None =
     show_privacy(runs)
     show_diverged(runs)
     for name, run in runs.items():
+        if "synthetic" in run.summary:
+            for line in textwrap.wrap(made_in_words(name, run.summary), 100):
+                print(line)
+    for name, run in runs.items():
         worse = [r["client"] for r in run.clients if r["verdict"] == "worse off"]
         if worse:
             more = f" and {len(worse) - WIDEST} more" if len(worse) > WIDEST else ""
@@ -185,6 +189,17 @@ def _worse_in_each(found: Mapping[str, Any]) -> str:
     low, high = (found["change"][k] for k in ("low", "high"))
     spread = "" if low is None else f" ({low:+.1f} … {high:+.1f})"
     return f"{before:.1f} → {after:.1f}{spread}"
+
+
+def made_in_words(name: str, summary: Mapping[str, Any]) -> str:
+    """What the examples are worth that a method made for the server."""
+    found = summary["synthetic"]
+    return (
+        f"{name} made {found['examples']} labelled examples: a classifier trained on them alone "
+        f"has {100 * summary['synthetic_accuracy']:.1f} % on the clients' test data. From them one "
+        f"tells who was trained on with an AUC of {found['membership']['auc']:.2f} (0.5: not at "
+        "all)."
+    )
 
 
 def choice_in_words(summary: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from glocal.errors import GlocalError
 from glocal.evaluate import Models, federated, validation
 from glocal.gate import Passed, check_policy
 from glocal.gate import passed as gate
+from glocal.inputs import Inputs
 from glocal.ledger import Ledger
 from glocal.local import Local
 from glocal.method import Method, Plan
@@ -32,7 +33,7 @@ from glocal.task import Task
 from glocal.types import ClientState, Params, Tree, Uplink
 from glocal.weighting import Setting
 
-COHORT, WORK, REDUCE, INIT, ATTACK = range(5)
+COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN = range(6)
 """Children of the seed's key: one for each thing a round draws."""
 
 
@@ -97,7 +98,8 @@ class Training:
         """What the server knows beforehand."""
         clients = len(self.fed)
         scheme = getattr(self.sampler, "scheme", "of another kind")
-        return Setting(clients, self.sampler.share(clients), self.rounds, scheme)
+        share = self.sampler.share(clients)
+        return Setting(clients, share, self.rounds, scheme, Inputs.of(self.fed))
 
     @cached_property
     def last(self) -> int:
@@ -118,7 +120,8 @@ class Training:
 
     def begin(self, params: Params) -> Progress:
         """Before the first round."""
-        state = server.begin(self.plan.stages[0].method, self.task, params, self.setting)
+        method, key = self.plan.stages[0].method, self.key(BEGIN, 0)
+        state = server.begin(method, self.task, params, self.setting, key)
         return Progress(state, ClientStore(len(self.fed), self.fed.x.device), Ledger())
 
     def run(
@@ -213,7 +216,8 @@ class Training:
         params = server.first_parameters(self.task, progress.server)
         progress.stage += 1
         progress.stage_began = progress.round
-        begun = server.begin(self.method(progress), self.task, params, self.setting)
+        key = self.key(BEGIN, progress.stage)
+        begun = server.begin(self.method(progress), self.task, params, self.setting, key)
         progress.server = {**begun, "privacy": progress.server["privacy"]}  # spent is spent
         progress.clients = ClientStore(len(self.fed), self.fed.x.device)
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from glocal.errors import GlocalError
+from glocal.inputs import Inputs
 from glocal.types import Tree, Uplink
 
 
@@ -29,6 +30,8 @@ class Setting:
     """T."""
     sampling: str = "fixed"
     """How clients are drawn, as privacy accounting knows it: fixed, poisson, or something else."""
+    inputs: Inputs | None = None
+    """What an example looks like, for methods that make some on the server."""
 
 
 Weigh = Callable[[Tree, Uplink], tuple[Tensor, Tree]]

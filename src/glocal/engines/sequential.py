@@ -87,7 +87,9 @@ def one_client(
         carry = local.start(task, down, client)
         for p, phase in enumerate(local.phases):
             phase_key = rng.fold(key, p)
-            batches = plan(fed.train, ids, phase_key.view(1), phase.epochs, local.batch_size)
+            batches = plan(
+                fed.train, ids, phase_key.view(1), phase.epochs, local.batch_size, phase.steps
+            )
             steps = torch.arange(len(batches.rows[0]), device=ids.device)
             step_keys = rng.fold(rng.fold(phase_key, -2), steps)
             # The real examples of every step, without the padding of a short batch.

@@ -108,7 +108,7 @@ def _cohort(work: Work, stage: list[str]) -> tuple[Uplink, Tree]:
     carry: Carry = vmap(lambda client, _: local.start(task, down, client))(work.states, keys)
     for p, phase in enumerate(local.phases):
         phase_keys = rng.fold(keys, p)
-        batches = plan(fed.train, work.ids, phase_keys, phase.epochs, local.batch_size)
+        batches = plan(fed.train, work.ids, phase_keys, phase.epochs, local.batch_size, phase.steps)
         total = batches.rows.shape[1]
         step_keys = rng.fold(
             rng.fold(phase_keys, -2).unsqueeze(-1), torch.arange(total, device=keys.device)

@@ -24,6 +24,9 @@ from glocal.methods.afl import afl
 from glocal.methods.apfl import apfl
 from glocal.methods.ditto import ditto
 from glocal.methods.fedavg import fedavg
+from glocal.methods.fedcgan import fedcgan
+from glocal.methods.fedcvae import fedcvae
+from glocal.methods.fedevg import fedevg
 from glocal.methods.fedmgda import fedmgda
 from glocal.methods.fedopt import fedadagrad, fedadam, fedavgm, fedyogi
 from glocal.methods.fedper import fedper
@@ -50,6 +53,9 @@ BASES: dict[str, Base] = {
     "fedadam": fedadam,
     "fedavg": fedavg,
     "fedavgm": fedavgm,
+    "fedcgan": fedcgan,
+    "fedcvae": fedcvae,
+    "fedevg": fedevg,
     "fedper": fedper,
     "fedprox": fedprox,
     "fedrep": fedrep,

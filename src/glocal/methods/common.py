@@ -40,6 +40,14 @@ def local_sgd(objective: Objective = plain_loss, **training: Unpack[TrainingArgs
     )
 
 
+def with_adam(lr: float, training: TrainingArgs) -> TrainingArgs:
+    """Adam and batches of 64 by default; SGD where momentum is asked for, which Adam has not."""
+    name = "sgd" if training.get("momentum") or training.get("nesterov") else "adam"
+    settings: TrainingArgs = {"optimiser": name, "lr": lr, "batch_size": 64, "epochs": 1}
+    settings |= training
+    return settings
+
+
 def client_optimiser(**training: Unpack[TrainingArgs]) -> optim.Optimizer:
     """The clients' optimiser: ``optimiser`` is sgd (default), adam or adamw."""
     name = training.get("optimiser", "sgd")

@@ -64,14 +64,14 @@ def scaffold(**training: Unpack[TrainingArgs]) -> Method:
         weighting=uniform(),
         memory=Memory(
             "scaffold",
-            init=lambda params, setting: {"c": tree.zeros(params)},
+            init=lambda params, setting, key: {"c": tree.zeros(params)},
             broadcast=lambda state: {"c": state["c"]},
             update=_move_c,
         ),
     )
 
 
-def _move_c(state: Tree, uplink: Uplink, setting: Setting) -> Tree:
+def _move_c(state: Tree, uplink: Uplink, setting: Setting, key: Tensor) -> Tree:
     """``c ← c + |S|/K · mean (c_i⁺ − c_i)``."""
     share = torch.full_like(uplink.n, 1.0 / setting.clients, dtype=torch.float32)
     moved = tree.map(lambda x: weighted_sum(x, share), uplink.extra["c"])

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glocal.errors import GlocalError
-from glocal.models._args import image, whole
-from glocal.nn import group_norm
+from glocal.models._args import flag, image, whole
+from glocal.nn import SpectralLinear, group_norm
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -58,6 +58,7 @@ class ResNet(nn.Module):
         blocks: Sequence[int],
         width: int = 64,
         activation: str = "relu",
+        spectral: bool = False,
     ) -> None:
         super().__init__()
         self.activation = activation
@@ -74,7 +75,7 @@ class ResNet(nn.Module):
                 stage.append(Block(inputs, outputs, 2 if i and not j else 1, activation))
                 inputs = outputs
             self.stages.append(stage)
-        self.head = nn.Linear(inputs, classes)
+        self.head = (SpectralLinear if spectral else nn.Linear)(inputs, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [batch, classes]."""
@@ -88,17 +89,29 @@ class ResNet(nn.Module):
 
 
 def resnet10(
-    input_shape: tuple[int, ...], classes: int, /, *, width: int = 64, activation: str = "relu"
+    input_shape: tuple[int, ...],
+    classes: int,
+    /,
+    *,
+    width: int = 64,
+    activation: str = "relu",
+    spectral: bool = False,
 ) -> nn.Module:
-    """One block a stage; ``width`` of the first stage; ``activation`` relu or silu."""
-    return _build("resnet10", (1, 1, 1, 1), input_shape, classes, width, activation)
+    """One block a stage; ``width`` of the first; relu or silu; spectral norm on the last layer?"""
+    return _build("resnet10", (1, 1, 1, 1), input_shape, classes, width, activation, spectral)
 
 
 def resnet18(
-    input_shape: tuple[int, ...], classes: int, /, *, width: int = 64, activation: str = "relu"
+    input_shape: tuple[int, ...],
+    classes: int,
+    /,
+    *,
+    width: int = 64,
+    activation: str = "relu",
+    spectral: bool = False,
 ) -> nn.Module:
-    """Two blocks a stage; ``width`` of the first stage; ``activation`` relu or silu."""
-    return _build("resnet18", (2, 2, 2, 2), input_shape, classes, width, activation)
+    """Two blocks a stage; ``width`` of the first; relu or silu; spectral norm on the last layer?"""
+    return _build("resnet18", (2, 2, 2, 2), input_shape, classes, width, activation, spectral)
 
 
 def _build(
@@ -108,6 +121,7 @@ def _build(
     classes: int,
     width: Any,
     activation: Any,
+    spectral: Any,
 ) -> nn.Module:
     if activation not in ACTIVATIONS:
         raise GlocalError(
@@ -115,4 +129,6 @@ def _build(
         )
     # Under 4 channels, group norm would have nothing to compare a single pixel with.
     width = whole(name, "width", width, least=4)
-    return ResNet(image(name, shape, 8), classes, blocks, width, activation)
+    return ResNet(
+        image(name, shape, 8), classes, blocks, width, activation, flag(name, "spectral", spectral)
+    )

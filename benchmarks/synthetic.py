@@ -1,0 +1,374 @@
+"""Made examples over rounds: accuracy of a classifier trained on them alone, Fréchet distance.
+
+On MNIST, from arrays (``x_train`` uint8 [60000, 28, 28], ``y_train``, ``x_test``, ``y_test``):
+
+    python benchmarks/synthetic.py fedevg --npz mnist.npz --alpha 1 --device cuda --budget 480
+
+On scikit-learn's digits, on two cores in two minutes:
+
+    python benchmarks/synthetic.py fedevg fedcgan fedcvae
+
+It goes on where it stopped when started again with the same ``--out``. Needs torch, numpy and
+safetensors (digits: scikit-learn). Each method's folder has ``result.json`` (settings, the curve
+over rounds, traffic, timings, what the examples give away), ``synthetic.safetensors``,
+``synthetic.png`` and ``snapshots.npz`` (what the picture is made of).
+
+Distances are on the penultimate layer of ``--judge`` trained on all clients' training data. That,
+and the classifiers that are trained on the made examples, exist here to judge with; a server has
+neither the data nor the test set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glocal import federation, load, models, rng, tree
+from glocal.clients import ClientStore
+from glocal.data.federation import Federation
+from glocal.engines import Sequential, Vectorised
+from glocal.evaluate import outcomes
+from glocal.ledger import Ledger
+from glocal.method import as_plan
+from glocal.methods import resolve
+from glocal.sampling import Fixed
+from glocal.synthetic import judge, sheet
+from glocal.task import Task
+from glocal.train import Progress, Training
+
+RESNET = "resnet10(width={},activation=silu,spectral=true)"
+MNIST = {
+    "fedevg": ("fedevg(steps=20,fresh=false,reg=0.1)", "mlp(400)"),
+    # A residual network's gradients in a pixel are far smaller, so its steps are larger.
+    "fedevg-resnet10": (
+        "fedevg(steps=20,fresh=false,reg=0.1,beta=200,beta_last=1,gamma=20)",
+        RESNET.format(16),
+    ),
+    "fedevg-paper": ("fedevg(steps=40)", RESNET.format(32)),
+    "fedcgan": ("fedcgan(steps=20)", "mlp(64)"),
+    "fedcvae": ("fedcvae(steps=20)", "mlp(64)"),
+}
+DIGITS = {
+    "fedevg": ("fedevg(steps=10,fresh=false,reg=0.1)", "mlp(64)"),
+    "fedcgan": ("fedcgan(dense=true,width=16,steps=10,lr=0.003)", "mlp(64)"),
+    "fedcvae": ("fedcvae(dense=true,width=16,steps=10,lr=0.003)", "mlp(64)"),
+}
+"""A short name's spec and the clients' model; anything else is a spec as ``glocal run`` takes."""
+
+
+@dataclass
+class Data:
+    """The clients' data, and a test set that is nobody's."""
+
+    fed: Federation
+    test: tuple[Tensor, Tensor]
+
+
+def data(asked: argparse.Namespace) -> Data:
+    """MNIST from its arrays, or digits; of digits the test set is all clients' test splits."""
+    partition = f"dirichlet({asked.alpha:g})"
+    if asked.npz is None:
+        fed = load("digits", clients=asked.clients, partition=partition, seed=asked.seed)
+        fed = fed.to(asked.device)
+        return Data(fed, (fed.x[fed.test.rows], fed.y[fed.test.rows]))
+    arrays = np.load(asked.npz)
+
+    def part(name: str) -> tuple[Tensor, Tensor]:
+        x = torch.from_numpy(arrays[f"x_{name}"]).float().div(255).unsqueeze(1)
+        return x[: asked.most], torch.from_numpy(arrays[f"y_{name}"]).long()[: asked.most]
+
+    x, y = part("train")
+    fed = federation(
+        x,
+        y,
+        clients=asked.clients,
+        partition=partition,
+        split=(0.8, 0.05, 0.15),
+        seed=asked.seed,
+        name="mnist",
+        classes=10,
+    )
+    tx, ty = part("test")
+    return Data(fed.to(asked.device), (tx.to(asked.device), ty.to(asked.device)))
+
+
+class Judge:
+    """What examples are judged with: trained once for a data set and a seed."""
+
+    def __init__(self, asked: argparse.Namespace, given: Data) -> None:
+        shape, classes = tuple(given.fed.x.shape[1:]), given.fed.classes
+        module = models.build(asked.judge, input_shape=shape, classes=classes, seed=asked.seed)
+        self.task = Task(module).to(asked.device)
+        self.test = given.test
+        self.key = rng.fold(rng.key(asked.seed, asked.device), 99)
+        fed = given.fed
+        self.real = judge.trained_on(
+            self.task,
+            fed.x[fed.train.rows],
+            fed.y[fed.train.rows],
+            self.key,
+            batch_size=256 if len(fed.train.rows) > 10_000 else 64,
+            passes=4 if len(fed.train.rows) > 10_000 else 40,
+        )
+        self.features = judge.features(self.task, self.real, self.test[0])
+        reached = judge.accuracy(self.task, self.real, *self.test)
+        self.facts = {
+            "judge": asked.judge,
+            "judge_on_real": reached,
+            "features": f"penultimate layer ({self.features.shape[1]}) of {asked.judge}, trained "
+            f"on all clients' training data ({len(fed.train.rows)})",
+        }
+
+    def figures(self, x: Tensor, y: Tensor) -> dict[str, float]:
+        """Of a set of examples."""
+        w = judge.trained_on(self.task, x, y, rng.fold(self.key, 1))
+        made = judge.features(self.task, self.real, x)
+        return {
+            "synthetic_accuracy": judge.accuracy(self.task, w, *self.test),
+            "frechet": judge.frechet(made, self.features),
+            "real_model_agrees": judge.accuracy(self.task, self.real, x, y),
+        }
+
+
+@dataclass
+class Bench:
+    """One method on one data set: where it stands, and what is known so far."""
+
+    asked: argparse.Namespace
+    given: Data
+    spec: str
+    model: str
+    folder: Path
+    curve: list[dict[str, Any]] = field(default_factory=list)
+    snapshots: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    spent: dict[str, float] = field(default_factory=lambda: {"train": 0.0, "judge": 0.0})
+
+    def training(self) -> Training:
+        """The rounds."""
+        asked, fed = self.asked, self.given.fed
+        shape = tuple(fed.x.shape[1:])
+        module = models.build(self.model, input_shape=shape, classes=fed.classes, seed=asked.seed)
+        task = Task(module).to(asked.device)
+        engine = Sequential() if asked.engine == "sequential" else Vectorised()
+        sampler = Fixed(min(len(fed), asked.sampled or len(fed)))
+        return Training(
+            as_plan(resolve(self.spec)), task, fed, engine, sampler, asked.rounds, asked.seed
+        )
+
+    def save(self, progress: Progress) -> None:
+        """Everything that going on needs, in one file that is there whole or not at all."""
+        from safetensors.torch import save_file
+
+        ids, states = progress.clients.saved()
+        flat = dict(tree.flatten({"server": progress.server, "clients": states, "ids": ids}))
+        flat = {k: v.detach().cpu().contiguous().clone() for k, v in flat.items()}
+        state = {
+            "round": progress.round,
+            "ledger": progress.ledger.to_dict(),
+            "history": progress.history,
+            "curve": self.curve,
+            "spent": self.spent,
+            "settings": self.settings(),
+        }
+        save_file(flat, self.folder / "state.new", {"state": json.dumps(state)})
+        (self.folder / "state.new").replace(self.folder / "state.safetensors")
+        np.savez_compressed(self.folder / "snapshots.npz", **self.pictures())
+
+    def load(self, training: Training) -> Progress:
+        """Where it stopped, or the start."""
+        from safetensors import safe_open
+
+        progress = training.begin(training.task.params)
+        file = self.folder / "state.safetensors"
+        if not file.exists():
+            return progress
+        with safe_open(str(file), "pt", device=self.asked.device) as held:
+            state = json.loads(held.metadata()["state"])
+            flat = {k: held.get_tensor(k) for k in held.keys()}  # noqa: SIM118 not a dict
+        if state["settings"] != self.settings():
+            raise SystemExit(f"{file} is of other settings: give another --out.")
+        ids = flat.pop("ids")
+        local = training.method(progress).client_half(training.task)
+        like = {"server": progress.server, "clients": training.make(progress, local)(0)}
+        found = tree.unflatten(flat, like)
+        fed = training.fed
+        progress.server = found["server"]
+        progress.clients = ClientStore.restored(len(fed), ids, found["clients"], fed.x.device)
+        progress.ledger = Ledger.from_dict(state["ledger"])
+        progress.round, progress.history = state["round"], state["history"]
+        self.curve, self.spent = state["curve"], state["spent"]
+        with np.load(self.folder / "snapshots.npz") as kept:
+            self.snapshots = list(kept["x"]) if "x" in kept else []
+        print(f"goes on after round {progress.round}", flush=True)
+        return progress
+
+    def pictures(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The snapshots, and their rounds."""
+        if not self.snapshots:
+            return {}
+        rounds = np.array([line["round"] for line in self.curve])
+        return {"x": np.stack(self.snapshots), "round": rounds}
+
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on."""
+        names = ("alpha", "clients", "seed", "rounds", "judge", "sampled", "most", "bf16")
+        return {
+            "method": self.spec,
+            "model": self.model,
+            **{n: getattr(self.asked, n) for n in names},
+        }
+
+    def look(self, training: Training, progress: Progress, judged: Judge) -> tuple[Tensor, Tensor]:
+        """Draw the examples as they stand, judge them, print the line."""
+        began = time.perf_counter()
+        memory = training.method(progress).memory
+        assert memory.draw is not None
+        x, y = memory.draw(progress.server["memory"], training.setting, training.key(77))
+        line = {"round": progress.round, **judged.figures(x, y)}
+        self.curve.append(line)
+        first = torch.cat([x[y == c][:4] for c in range(self.given.fed.classes)])
+        self.snapshots.append((first.clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy())
+        self.spent["judge"] += time.perf_counter() - began
+        print(
+            f"round {line['round']:4d}  accuracy {line['synthetic_accuracy']:.4f}  "
+            f"Fréchet {line['frechet']:9.3f}  a model of real data agrees on "
+            f"{line['real_model_agrees']:.2f}  train {self.spent['train']:.0f} s, "
+            f"judge {self.spent['judge']:.0f} s",
+            flush=True,
+        )
+        return x, y
+
+    def run(self, judged: Judge, until: float) -> dict[str, Any]:
+        """Rounds until they are done or time is up; then what there is."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        training = self.training()
+        progress = self.load(training)
+        looked = self.curve[-1]["round"] if self.curve else -1
+        while progress.round < training.rounds and time.perf_counter() < until:
+            began = time.perf_counter()
+            with precision(self.asked):
+                training.one_round(progress)
+            if self.asked.device == "cuda":
+                torch.cuda.synchronize()
+            self.spent["train"] += time.perf_counter() - began
+            if progress.round in (1, 5) or progress.round % self.asked.every == 0:
+                self.look(training, progress, judged)
+                looked = progress.round
+                self.save(progress)
+        if looked != progress.round:
+            self.look(training, progress, judged)
+        self.save(progress)
+        return self.result(training, progress, judged)
+
+    def result(self, training: Training, progress: Progress, judged: Judge) -> dict[str, Any]:
+        """Write everything; returns what is in ``result.json``."""
+        from safetensors.torch import save_file
+
+        fed, asked = self.given.fed, self.asked
+        memory = training.method(progress).memory
+        assert memory.draw is not None
+        x, y = memory.draw(progress.server["memory"], training.setting, training.key(77))
+        save_file(
+            {"x": x.cpu().contiguous(), "y": y.cpu().contiguous()},
+            self.folder / "synthetic.safetensors",
+        )
+        labels = torch.arange(fed.classes).repeat_interleave(len(self.snapshots[0]) // fed.classes)
+        chosen = sorted({int(i) for i in np.linspace(0, len(self.snapshots) - 1, 6)})
+        blocks = [
+            sheet.block(torch.from_numpy(self.snapshots[i]) / 255, labels, fed.classes, 4)
+            for i in chosen
+        ]
+        blocks.append(sheet.block(x, y, fed.classes, 10))
+        sheet.write_png(self.folder / "synthetic.png", sheet.side_by_side(blocks))
+        own = outcomes(training.task, fed, training.engine, training.models(progress), pool=False)
+        held = torch.cat([fed.x[fed.test.rows], fed.x[fed.val.rows]])
+        trained = fed.x[fed.train.rows]
+        last = self.curve[-1]
+        result = {
+            "settings": self.settings(),
+            **judged.facts,
+            "done": progress.round == training.rounds,
+            "round": progress.round,
+            "synthetic_accuracy": last["synthetic_accuracy"],
+            "frechet": last["frechet"],
+            "examples": len(x),
+            "own_models_accuracy": sum(own.metrics["accuracy"]) / len(fed),
+            "params_up_a_round": sum(progress.ledger.up[-1].values()) // len(fed),
+            "params_down_a_round": sum(progress.ledger.down[-1].values()) // len(fed),
+            "model_parameters": tree.count(training.task.params),
+            "nearness": judge.nearness(x, trained, held, judged.key),
+            "membership": judge.membership(x, trained, held),
+            "seconds": {k: round(v, 1) for k, v in self.spent.items()},
+            "seconds_a_round": self.spent["train"] / max(1, progress.round),
+            "machine": torch.cuda.get_device_name() if asked.device == "cuda" else "cpu",
+            "torch": torch.__version__,
+            "curve": self.curve,
+        }
+        (self.folder / "result.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+        return result
+
+
+def precision(asked: argparse.Namespace) -> AbstractContextManager[Any]:
+    """Half precision for the rounds, if asked for."""
+    return torch.autocast(asked.device, torch.bfloat16) if asked.bf16 else nullcontext()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("methods", nargs="+", help=f"{', '.join(MNIST)}, or a spec")
+    parser.add_argument("--npz", type=Path, help="MNIST's arrays; without it, digits")
+    parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--sampled", type=int, help="clients a round (all)")
+    parser.add_argument("--alpha", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rounds", type=int, help="300; digits: 60")
+    parser.add_argument("--every", type=int, help="rounds between two looks (25; digits: 20)")
+    parser.add_argument("--model", help="the clients' model, instead of the method's")
+    parser.add_argument("--judge", help="cnn; digits: mlp(128)")
+    parser.add_argument("--most", type=int, help="training examples, to try things out")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--engine", default="vectorised", choices=("vectorised", "sequential"))
+    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--budget", type=float, default=1e9, help="seconds for each method")
+    parser.add_argument("--out", type=Path, default=Path("synthetic"))
+    asked = parser.parse_args()
+    digits = asked.npz is None
+    asked.rounds = asked.rounds or (60 if digits else 300)
+    asked.every = asked.every or (20 if digits else 25)
+    asked.judge = asked.judge or ("mlp(128)" if digits else "cnn")
+    if asked.device == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.backends.cudnn.allow_tf32 = True
+        torch.backends.cudnn.benchmark = True
+    else:
+        torch.set_num_threads(1)
+    began = time.perf_counter()
+    given = data(asked)
+    judged = Judge(asked, given)
+    print(f"{judged.facts['features']}: {judged.facts['judge_on_real']:.4f} on the test set")
+    print(f"data and judge: {time.perf_counter() - began:.0f} s", flush=True)
+    for name in asked.methods:
+        until = time.perf_counter() + asked.budget
+        spec, model = (DIGITS if digits else MNIST).get(name, (name, "mlp(64)"))
+        model = asked.model or model
+        print(f"\n{spec}, {model}, alpha {asked.alpha:g}, seed {asked.seed}", flush=True)
+        label = name if name in MNIST else "".join(c if c.isalnum() else "-" for c in spec)
+        bench = Bench(asked, given, spec, model, asked.out / label)
+        result = bench.run(judged, until)
+        if not result["done"]:
+            print(f"stopped in round {result['round']} of {asked.rounds}: start it again to go on")
+        keep = ("synthetic_accuracy", "frechet", "own_models_accuracy", "params_up_a_round")
+        print({k: result[k] for k in keep}, result["nearness"], result["membership"], sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The examples a server holds, and how clients' energies and gradients move them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal import rng
+from glocal.errors import GlocalError, unknown
+from glocal.inputs import Inputs, known
+from glocal.memory import Memory
+from glocal.optim import not_negative
+from glocal.synthetic import langevin
+from glocal.synthetic.energy import mixture_gradient
+from glocal.types import Params, Tree, Uplink
+from glocal.weighting import Setting
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The server's Langevin step: how long, how noisy, how it is held in bounds."""
+
+    per_class: int
+    first: float
+    last: float
+    schedule: str
+    noise: float
+    clip: float | None
+    boxed: bool
+    low: float | None
+    high: float | None
+
+    def __post_init__(self) -> None:
+        whole(spc=self.per_class)
+        not_negative(beta=self.first, beta_last=self.last, delta=self.noise)
+        if self.schedule not in langevin.SCHEDULES:
+            raise unknown("beta_schedule", self.schedule, langevin.SCHEDULES)
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise GlocalError(f"low={self.low} must be below high={self.high}.")
+
+    def room(self, inputs: Inputs) -> langevin.Room:
+        """Where examples may be."""
+        return langevin.room(inputs, self.low, self.high)
+
+    def nearest(self, x: Tensor, inputs: Inputs) -> Tensor:
+        """On the server: the nearest point of the room, if there is one."""
+        return self.room(inputs).nearest(x) if self.boxed else x
+
+    def inside(self, x: Tensor, words: Tensor | None) -> Tensor:
+        """On a client: numbers within bounds, shares of a category's ``words`` from 0 to 1."""
+        if not self.boxed:
+            return x
+        room = self.room(Inputs(tuple(x.shape[1:]), 0))
+        kept = x.clamp(room.low, room.high)
+        return kept if words is None else torch.where(words, x.clamp(0.0, 1.0), kept)
+
+
+def examples(name: str, moves: Moves) -> Memory:
+    """A server's state of M = classes · ``per_class`` labelled examples, which begin as noise.
+
+    Clients send ``extra["score"]`` [M], what stands for −E, and ``extra["gradient"]`` [M, …].
+    """
+
+    def init(params: Params, setting: Setting, key: Tensor) -> Tree:
+        inputs = known(setting.inputs, name)
+        y = balanced(inputs.classes, moves.per_class, key.device)
+        x = moves.nearest(rng.normal(key, (len(y), *inputs.shape)), inputs)
+        state = {"x": x, "y": y, "round": torch.zeros((), device=key.device)}
+        if inputs.categories:
+            words = torch.zeros(inputs.shape, dtype=torch.bool, device=key.device)
+            for begin, end in inputs.categories:
+                words[begin:end] = True
+            state["words"] = words
+        return state
+
+    def broadcast(state: Tree) -> Tree:
+        return {"examples": {k: v for k, v in state.items() if k != "round"}}
+
+    def update(state: Tree, uplink: Uplink, setting: Setting, key: Tensor) -> Tree:
+        inputs = known(setting.inputs, name)
+        g = mixture_gradient(uplink.extra["score"], uplink.extra["gradient"], uplink.n)
+        size = langevin.SCHEDULES[moves.schedule](
+            moves.first, moves.last, state["round"], setting.rounds
+        )
+        eps = rng.normal(key, state["x"].shape)
+        x = langevin.step(state["x"], langevin.clipped(g, moves.clip), size, moves.noise, eps)
+        return {**state, "x": moves.nearest(x, inputs), "round": state["round"] + 1}
+
+    def draw(state: Tree, setting: Setting, key: Tensor) -> tuple[Tensor, Tensor]:
+        return moves.room(known(setting.inputs, name)).decided(state["x"]), state["y"]
+
+    return Memory(name, init, broadcast, update, alone=True, draw=draw)
+
+
+def balanced(classes: int, per_class: int, device: torch.device) -> Tensor:
+    """``per_class`` labels of each class, in order."""
+    return torch.arange(classes, device=device).repeat_interleave(per_class)
+
+
+def whole(**counts: int) -> None:
+    """Refuse what is not a whole number of 1 or more."""
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise GlocalError(f"{name} must be a whole number of 1 or more, not {value}.")

@@ -1,0 +1,159 @@
+"""Is a set of made examples any good, and does it give anybody away?
+
+Judging sees everybody's data, which a server does not: it belongs to simulations, where it says
+what to expect of a method.
+
+- :func:`trained_on`, :func:`accuracy`: a classifier that has seen the made examples alone.
+- :func:`frechet`: the distance of Heusel et al., *GANs trained by a two time-scale update rule*,
+  NIPS 2017, but on the features of a classifier of one's own, which must be named with it.
+- :func:`nearness`: are made examples nearer to what was trained on than to what was not?
+- :func:`membership`: can one tell from the made examples who was trained on?
+"""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from glocal import rng
+from glocal.errors import GlocalError
+from glocal.optim import adam
+from glocal.task import Task
+from glocal.types import Params
+
+PIECE = 2000
+"""Examples at once: bounds memory, changes nothing."""
+
+
+def trained_on(
+    task: Task,
+    x: Tensor,
+    y: Tensor,
+    key: Tensor,
+    *,
+    lr: float = 1e-3,
+    batch_size: int = 64,
+    passes: int = 200,
+    enough: float = 0.02,
+) -> Params:
+    """The task's model, newly drawn and trained on these examples alone.
+
+    Adam, mini-batches of ``batch_size``, until the mean training loss of ten passes in a row is
+    under ``enough``, and no more than ``passes`` passes.
+    """
+    task, opt = task.plain(), adam(lr)
+    w = task.init(rng.fold(key, 0))
+    state, losses = opt.init(w), []
+    for p in range(passes):
+        order = rng.permutation(rng.fold(rng.fold(key, 1), p), len(x))
+        total = torch.zeros((), device=x.device)
+        for b, rows in enumerate(torch.split(order, batch_size)):
+            batch = {"x": x[rows], "y": y[rows], "weight": torch.ones(len(rows), device=x.device)}
+            drawn = rng.fold(rng.fold(rng.fold(key, 2), p), b)
+            grads, loss = task.grad(partial(task.loss, batch=batch, key=drawn), w)
+            w, state = opt.update(grads, state, w, 1.0)
+            total += loss * len(rows)
+        losses.append(total / len(x))
+        if p % 10 == 9 and float(torch.stack(losses[-10:]).mean()) < enough:
+            break
+    return w
+
+
+def accuracy(task: Task, w: Params, x: Tensor, y: Tensor) -> float:
+    """The share of examples that a model gets right."""
+    with torch.no_grad():
+        hits = [
+            (task.predict(w, a).argmax(-1) == b).sum()
+            for a, b in zip(torch.split(x, PIECE), torch.split(y, PIECE), strict=True)
+        ]
+    return int(torch.stack(hits).sum()) / max(1, len(x))
+
+
+def features(task: Task, w: Params, x: Tensor) -> Tensor:
+    """What the last linear layer of a model reads, [n, d]: its penultimate layer."""
+    module = copy.deepcopy(task.module).eval()
+    linear = [m for m in module.modules() if isinstance(m, nn.Linear)]
+    if not linear:
+        raise GlocalError("this model has no linear layer to take features from: use 'mlp', say.")
+    seen: list[Tensor] = []
+    linear[-1].register_forward_pre_hook(lambda layer, given: seen.append(given[0].flatten(1)))
+    with torch.no_grad():
+        for piece in torch.split(x, PIECE):
+            functional_call(module, w, (piece,))
+    return torch.cat(seen)
+
+
+def frechet(a: Tensor, b: Tensor) -> float:
+    """``‖μ_a − μ_b‖² + tr(C_a + C_b − 2 (C_a C_b)^½)`` of two sets of features."""
+    a, b = a.double().cpu(), b.double().cpu()
+    if min(len(a), len(b)) < 2:
+        raise GlocalError("a distance of distributions needs two examples or more of each.")
+    ca, cb = (torch.cov(v.T).reshape(v.shape[1], v.shape[1]) for v in (a, b))
+    root = _root(ca)
+    cross = torch.linalg.eigvalsh(root @ cb @ root).clamp(min=0).sqrt().sum()
+    gap = (a.mean(0) - b.mean(0)).square().sum()
+    return float(gap + ca.trace() + cb.trace() - 2 * cross)
+
+
+def nearness(made: Tensor, trained: Tensor, held_out: Tensor, key: Tensor) -> dict[str, float]:
+    """Of how many made examples the nearest real one was trained on.
+
+    Both pools are cut to one size, so 0.5 is what a set that copied nobody has. ``copies`` counts
+    made examples that are a training example to within a thousandth of the usual distance.
+    """
+    n = min(len(trained), len(held_out))
+    some = trained[rng.permutation(rng.fold(key, 0), len(trained))[:n]]
+    others = held_out[rng.permutation(rng.fold(key, 1), len(held_out))[:n]]
+    near, far = nearest(made, some), nearest(made, others)
+    usual = float(nearest(others[:500], some).median())
+    to_all = nearest(made, trained)
+    return {
+        "nearer_to_trained": float(((near < far) + 0.5 * (near == far)).mean()),
+        "distance_to_trained": float(near.mean()),
+        "distance_to_held_out": float(far.mean()),
+        "usual_distance": usual,
+        "copies": int((to_all <= 1e-3 * usual).sum()),
+        "pool": n,
+    }
+
+
+def membership(made: Tensor, trained: Tensor, held_out: Tensor) -> dict[str, float]:
+    """An attacker calls those members to whom a made example is near: how often is it right?
+
+    ``auc`` is the chance that a member is nearer than a non-member (0.5: nothing to be had),
+    ``advantage`` the largest difference of true and false alarms, ``tpr_at_1`` the share of members
+    found with one false alarm in a hundred.
+    """
+    inside, outside = nearest(trained, made), nearest(held_out, made)
+    ranked = torch.cat([inside, outside]).argsort()
+    member = (ranked < len(inside)).double()
+    tpr = member.cumsum(0) / len(inside)
+    fpr = (1 - member).cumsum(0) / len(outside)
+    below = torch.searchsorted(outside.sort().values, inside, right=False)
+    ties = torch.searchsorted(outside.sort().values, inside, right=True) - below
+    wins = (len(outside) - below - ties).double() + 0.5 * ties.double()
+    return {
+        "auc": float((wins / len(outside)).mean()),
+        "advantage": float((tpr - fpr).max().clamp(min=0)),
+        "tpr_at_1": float(tpr[fpr <= 0.01].max()) if bool((fpr <= 0.01).any()) else 0.0,
+        "members": len(inside),
+        "others": len(outside),
+    }
+
+
+def nearest(a: Tensor, b: Tensor) -> Tensor:
+    """Distance of each of ``a`` to the nearest of ``b``."""
+    flat = b.flatten(1)
+    exact = "donot_use_mm_for_euclid_dist"  # a product of matrices would blur what is very near
+    pieces = torch.split(a.flatten(1), PIECE)
+    return torch.cat([torch.cdist(p, flat, compute_mode=exact).amin(1) for p in pieces])
+
+
+def _root(matrix: Tensor) -> Tensor:
+    values, vectors = torch.linalg.eigh(matrix)
+    root: Tensor = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+    return root

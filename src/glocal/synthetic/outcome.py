@@ -1,0 +1,93 @@
+"""What a method made for the server, judged: the figures that a run reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal import rng
+from glocal.data.federation import Federation
+from glocal.synthetic import judge
+from glocal.task import Task
+from glocal.train import Progress, Training
+
+MADE = -3
+"""Child of the seed's key for what is drawn at the end (trainings use those from 0 up)."""
+
+STEPS = 1000
+"""Mini-batches that the judge's model of real data is trained on, about."""
+
+MOST = 5000
+"""Examples of clients that the privacy checks look at, drawn at random where there are more."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """Labelled examples, and what is to be said of them."""
+
+    x: Tensor
+    y: Tensor
+    figures: dict[str, Any]
+
+
+def drawn(training: Training, progress: Progress) -> tuple[Tensor, Tensor] | None:
+    """The examples as the run stands, of methods that make some."""
+    draw = training.method(progress).memory.draw
+    if draw is None:
+        return None
+    return draw(progress.server["memory"], training.setting, training.key(MADE, 0))
+
+
+def made(training: Training, progress: Progress, fed: Federation) -> Made | None:
+    """The examples, judged on ``fed``; none where the method makes none."""
+    found = drawn(training, progress)
+    if found is None:
+        return None
+    x, y = found
+    return Made(x, y, figures(training.task, fed, x, y, training.key(MADE, 1)))
+
+
+def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> dict[str, Any]:
+    """A classifier on the examples alone, their distance from test data, what they give away."""
+    w = judge.trained_on(task, x, y, rng.fold(key, 0))
+    each = [judge.accuracy(task, w, *fed[k].test) for k in range(len(fed))]
+    trained = fed.x[fed.train.rows], fed.y[fed.train.rows]
+    passes = max(1, -(-STEPS * 64 // len(trained[0])))
+    real = judge.trained_on(task, *trained, rng.fold(key, 1), passes=passes)
+    central = getattr(fed, "central", None)
+    test = central or (fed.x[fed.test.rows], fed.y[fed.test.rows])
+    whose = "the central test set" if central else "all clients' test data"
+    held = torch.cat([fed.x[fed.test.rows], fed.x[fed.val.rows]])
+    members, others = (
+        some[rng.permutation(rng.fold(key, 2 + i), len(some))[:MOST]]
+        for i, some in enumerate((trained[0], held))
+    )
+    return {
+        "examples": len(x),
+        "accuracy": sum(each) / len(each),
+        **({"central_accuracy": judge.accuracy(task, w, *central)} if central else {}),
+        "frechet": judge.frechet(
+            judge.features(task, real, x), judge.features(task, real, test[0])
+        ),
+        "frechet_from": whose,
+        "features": "penultimate layer of the run's model, trained on all clients' training data "
+        f"({len(trained[0])} examples; accuracy on {whose}: "
+        f"{judge.accuracy(task, real, *test):.3f})",
+        "nearness": judge.nearness(x, members, others, rng.fold(key, 4)),
+        "membership": judge.membership(x, members, others),
+    }
+
+
+def save(made: Made, classes: int, folder: Any) -> None:
+    """``synthetic.safetensors``, and ``synthetic.png`` where the examples are images."""
+    from safetensors.torch import save_file
+
+    from glocal.synthetic import sheet
+
+    kept = {"x": made.x.detach().cpu().contiguous(), "y": made.y.cpu().contiguous()}
+    save_file(kept, folder / "synthetic.safetensors")
+    if made.x.dim() == 4 and made.x.shape[1] in (1, 3):
+        sheet.write_png(folder / "synthetic.png", sheet.block(made.x, made.y, classes, 10))

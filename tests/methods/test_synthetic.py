@@ -1,0 +1,317 @@
+"""FedEvg, FedCGAN and FedCVAE: their equations, their traffic, and whether labels are right."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from loops import ENGINES, NET, batches, cohorts, first, made, trained
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional
+
+import glocal
+from glocal import federation, rng, server
+from glocal.data.federation import Federation
+from glocal.engines import Engine, Vectorised
+from glocal.engines.batches import plan
+from glocal.errors import GlocalError
+from glocal.methods import resolve
+from glocal.methods.fedcvae import negative_elbo
+from glocal.sampling import Fixed
+from glocal.synthetic.outcome import figures
+from glocal.task import Task
+from glocal.testing import check_method, ragged
+from glocal.train import REDUCE, WORK
+from toys import images, texts
+
+both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
+
+
+def energy(w: Any, x: Tensor, y: Tensor) -> Tensor:
+    return -functional_call(NET, w, (x,))[torch.arange(len(y)), y]
+
+
+@both_engines
+def test_fedevg_is_the_plain_loop(engine: Engine) -> None:
+    """Two rounds of half of the clients, written down once more with torch's own Adam."""
+    spec = "fedevg(spc=3,beta=2,beta_last=1,beta_schedule=linear,delta=0.1,gamma=0.5,sigma=0.2"
+    spec += ",chain=2,lam=0.3,reg=0.2,clip=0.4,synthetic_batch=4,lr=0.01,batch_size=10)"
+    training, done = trained(spec, engine, rounds=2)
+    begun = training.begin(training.task.params).server["memory"]
+    x, y = begun["x"], begun["y"]
+    assert y.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    for r in range(2):
+        sent, n = [], []
+        for client in cohorts(training)[r]:
+            w = {k: v.requires_grad_() for k, v in first().items()}
+            adam = torch.optim.Adam(list(w.values()), lr=0.01)
+            own = x.clone()
+            mine = rng.fold(rng.fold(training.key(WORK, r), client), 0)
+            for t, (real_x, real_y) in enumerate(batches(training, r, client, 1)):
+                key = rng.fold(rng.fold(mine, -2), t)
+                chosen = rng.permutation(rng.fold(key, -2), 9)[:4]
+                start, label = own[chosen], y[chosen]
+                made = start
+                for c in range(2):
+                    at = made.detach().requires_grad_()
+                    (g,) = torch.autograd.grad(energy(w, at, label).sum(), at)
+                    eps = rng.normal(rng.fold(key, -3 - c), (4, 6))
+                    made = (made - 0.5 * g.clamp(-0.4, 0.4) + 0.2 * eps).clamp(-4, 4)
+                up, low = energy(w, real_x, real_y), energy(w, made, label)
+                loss = up.mean() - low.mean() + 0.1 * (up.square().mean() + low.square().mean())
+                loss = loss + functional.cross_entropy(functional_call(NET, w, (real_x,)), real_y)
+                copied = functional_call(NET, w, (start,))
+                loss = loss + 0.3 * functional.cross_entropy(copied, label)
+                adam.zero_grad()
+                loss.backward()
+                adam.step()
+                own[chosen] = made
+            at = x.clone().requires_grad_()
+            e = energy(w, at, y)
+            (g,) = torch.autograd.grad(e.sum(), at)
+            sent.append((torch.exp(torch.sign(-e.detach())), g.clamp(-0.4, 0.4)))
+            n.append(float(training.fed.train.counts()[client]))
+        top = sum(c * e.unsqueeze(1) * g for c, (e, g) in zip(n, sent, strict=True))
+        bottom = sum(c * e.unsqueeze(1) for c, (e, _) in zip(n, sent, strict=True))
+        eps = rng.normal(rng.fold(training.key(REDUCE, r), 2), (9, 6))
+        x = (x - (2, 1)[r] * (top / bottom).clamp(-0.4, 0.4) + 0.1 * eps).clamp(-4, 4)
+    torch.testing.assert_close(done.server["memory"]["x"], x, atol=1e-4, rtol=1e-4)
+
+
+def test_energy_of_real_data_falls_and_of_noise_rises() -> None:
+    x = 2 + 0.3 * rng.normal(rng.key(0), (60, 6))
+    fed = federation(x, torch.arange(60) % 3, clients=(torch.arange(60) % 2))
+    spec = "fedevg(lam=0,steps=30,lr=0.01,batch_size=0)"
+    training = made(spec, Vectorised(), sampler=Fixed(2), rounds=1, fed=fed)
+    start = training.begin(training.task.params)
+    noise = start.server["memory"]
+    training.one_round(start)
+    _, states = start.clients.saved()
+    for client in range(2):
+        w = {k: v[client] for k, v in states["w"].items()}
+        x, y = training.fed[client].train
+        assert energy(w, x, y).mean() < energy(first(), x, y).mean() - 0.1
+        made_up = noise["x"], noise["y"]
+        assert energy(w, *made_up).mean() > energy(first(), *made_up).mean() + 0.1
+
+
+def test_a_client_sends_energies_and_gradients_and_nothing_else() -> None:
+    training, done = trained("fedevg(spc=5)", Vectorised())
+    numbers = 15 * 6 + 15
+    assert done.ledger.up == ({"extra": 3 * numbers},) * 3
+    assert done.ledger.down == ({"extra": 3 * numbers},) * 3
+    assert set(done.server["params"]) == set()
+    x, y = resolve_draw(training, done)
+    assert torch.equal(x, done.server["memory"]["x"])
+    assert y.bincount().tolist() == [5, 5, 5]
+
+
+def resolve_draw(training: Any, done: Any) -> tuple[Tensor, Tensor]:
+    memory = training.method(done).memory
+    x, y = memory.draw(done.server["memory"], training.setting, training.key(9))
+    return x, y
+
+
+def test_the_whole_network_travels_otherwise() -> None:
+    _, done = trained("fedcvae(width=1,code=2)", Vectorised())
+    sizes = done.server["memory"]["networks"]
+    count = sum(v.numel() for net in sizes.values() for v in net.values())
+    assert done.ledger.up[0] == {"extra": 3 * count}
+    assert done.ledger.down[0] == {"extra": 3 * count}
+
+
+def test_the_elbo_by_hand() -> None:
+    """Pixels 1 and 0 of logits 0 and log 3: log 2 + log 4; N(1, 1) is ½ away from N(0, 1)."""
+    x, said = torch.tensor([1.0, 0.0]), torch.tensor([0.0, math.log(3)])
+    one, zero = torch.ones(1, 1), torch.zeros(1, 1)
+    pixels = negative_elbo(x.view(1, 1, 1, 2), said.view(1, 1, 1, 2), one, zero, 1.0)
+    assert pixels.tolist() == pytest.approx([math.log(8) + 0.5])
+    # Numbers 1 and 2 said to be 0: ½ + 2; N(0, 4) is ½ (3 − log 4) away, which counts twice here.
+    spread = torch.full((1, 1), math.log(4))
+    numbers = negative_elbo(torch.tensor([[1.0, 2.0]]), torch.zeros(1, 2), zero, spread, 2.0)
+    assert numbers.tolist() == pytest.approx([2.5 + 3 - math.log(4)])
+
+
+def far_apart() -> Federation:
+    """Class 0 on the left, class 1 on the right, each two Gaussians; clients lack some."""
+    key, centres = rng.key(0), torch.tensor([[-2.0, -2], [-2, 2], [2, -2], [2, 2]])
+    which = torch.arange(240) % 4
+    x = centres[which] + 0.3 * rng.normal(key, (240, 2))
+    owner = (torch.arange(240) // 4) % 2 + 2 * (which % 2)
+    return federation(x, which // 2, clients=owner)
+
+
+@pytest.mark.parametrize(
+    ("spec", "rounds"),
+    [
+        ("fedevg(steps=10,fresh=false,reg=0.1,beta=1,lr=0.01)", 10),
+        ("fedcvae(width=2,code=2,steps=20,lr=0.02)", 8),
+        ("fedcgan(width=2,code=4,steps=20,lr=0.01)", 10),
+    ],
+)
+def test_what_is_made_as_a_class_is_of_that_class(spec: str, rounds: int) -> None:
+    fed = far_apart()
+    task = Task(glocal.models.build("mlp(16)", input_shape=(2,), classes=2))
+    settings = {"task": task, "fed": fed, "sampler": Fixed(4), "rounds": rounds}
+    training, done = trained(spec, Vectorised(), **settings)
+    x, y = resolve_draw(training, done)
+    right = ((x[:, 0] > 0).long() == y).float().mean()
+    assert right >= 0.9
+
+
+def test_tables_keep_numbers_in_bounds_and_categories_whole() -> None:
+    words = ["red", "green", "blue"]
+    table = {
+        "size": [0.5 * (i % 7) for i in range(60)],
+        "colour": [words[i % 3] for i in range(60)],
+        "weight": [float(i % 5) for i in range(60)],
+        "label": [i % 2 for i in range(60)],
+        "site": [i % 3 for i in range(60)],
+    }
+    fed = federation(table, "label", "site")
+    task = Task(glocal.models.build("mlp(4)", input_shape=(5,), classes=2))
+    settings = {"task": task, "fed": fed, "sampler": Fixed(3)}
+    for spec in ("fedevg(spc=4)", "fedcvae(spc=4,width=1)", "fedcgan(spc=4,width=1)"):
+        training, done = trained(spec, Vectorised(), **settings)
+        assert training.setting.inputs is not None
+        assert training.setting.inputs.categories == ((1, 4),)
+        x, _ = resolve_draw(training, done)
+        assert x[:, 1:4].sum(1).tolist() == [1] * 8
+        assert x[:, 1:4].unique().tolist() == [0, 1]
+    check_method("fedevg(spc=2,synthetic_batch=3)", model="mlp(4)", fed=fed)
+
+
+def test_images_stay_between_black_and_white_unless_told_otherwise() -> None:
+    fed = images()
+    task = Task(glocal.models.build("mlp(4)", input_shape=(1, 6, 6), classes=3))
+    settings = {"task": task, "fed": fed, "sampler": Fixed(4), "rounds": 2}
+    _, done = trained("fedevg(spc=2)", Vectorised(), **settings)
+    x = done.server["memory"]["x"]
+    assert (x.min(), x.max()) == (0, 1)
+    _, done = trained("fedevg(spc=2,boxed=false,clip=none)", Vectorised(), **settings)
+    assert done.server["memory"]["x"].min() < -0.5
+
+
+def test_signed_and_raw_energies() -> None:
+    for spec, want in (("fedevg", True), ("fedevg(signed=false)", False)):
+        training = made(spec, Vectorised())
+        begun = training.begin(training.task.params)
+        local = training.method(begun).local
+        down = server.broadcast(training.method(begun), begun.server, 0, training.setting)
+        carry = local.start(training.task, down, {"w": training.task.params})
+        _, _, extra = local.finish(training.task, down, carry)
+        assert (set(extra["score"].tolist()) <= {-1.0, 0.0, 1.0}) == want
+
+
+def test_steps_are_the_same_for_everybody() -> None:
+    fed = ragged()
+    ids = torch.arange(6)
+    planned = plan(fed.train, ids, rng.fold(rng.key(0), ids), 1, 10, steps=4)
+    assert planned.steps.tolist() == [4] * 6
+    counts = fed.train.counts().tolist()
+    for i, n in enumerate(counts):
+        rows = planned.rows[i][planned.weight[i] > 0].tolist()
+        own = set(fed.train.of(i).tolist())
+        assert set(rows) <= own
+        assert set(rows[:n]) == own or n > len(rows)  # the first pass has everything once
+        if n <= 10:
+            passes = {tuple(rows[t * n : (t + 1) * n]) for t in range(4)}
+            assert len(passes) > 1  # each in an order of its own
+
+
+@pytest.mark.parametrize("spec", ["fedevg(steps=2,fresh=false)", "fedcvae(width=1,code=2,steps=2)"])
+def test_steps_and_models_that_go_on_keep_the_contract(spec: str) -> None:
+    check_method(spec, rounds=2)
+
+
+@pytest.mark.parametrize(
+    "spec", ["fedcvae(width=4,code=2,steps=1)", "fedcgan(width=1,code=2,dense=true)"]
+)
+def test_images_keep_the_contract(spec: str) -> None:
+    check_method(spec, fed=images(), rounds=2)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("fedevg+median", "fedevg also moves by a mean"),
+        ("fedevg+adam", "adam would do nothing"),
+        ("fedevg+uniform", "uniform would do nothing"),
+        ("fedcgan(shared=last(1))", r"shared=last\(1\) would do nothing"),
+        ("fedcvae+dp", "protects the update alone"),
+        ("fedevg(spc=0)", "spc must be a whole number"),
+        ("fedevg(steps=0.5)", "steps must be a whole number"),
+        ("fedevg(beta_schedule=up)", "beta_schedule"),
+        ("fedevg(low=1,high=0)", "below high"),
+        ("fedevg(gamma=-1)", "gamma must be 0 or more"),
+        ("fedcgan(width=0)", "width must be a whole number"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(spec: str, message: str) -> None:
+    with pytest.raises(GlocalError, match=message):
+        resolve(spec)
+
+
+@pytest.mark.parametrize("spec", ["fedevg", "fedcvae"])
+def test_text_is_refused(spec: str) -> None:
+    task = Task(
+        glocal.models.build("char-lstm(embedding=2,hidden=3,layers=1)", input_shape=(4,), classes=5)
+    )
+    with pytest.raises(GlocalError, match="give it images or a table"):
+        trained(spec, Vectorised(), fed=texts(), task=task, sampler=Fixed(4))
+
+
+def test_a_run_says_what_was_made_and_keeps_it(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    from glocal.show import made_in_words
+
+    fed = images()
+    run = glocal.fit("fedevg(spc=2,steps=2)", fed, model="mlp(4)", rounds=2, progress=False)
+    found = run.summary["synthetic"]
+    assert run.summary["synthetic_accuracy"] == found["accuracy"]
+    assert found["examples"] == 6
+    assert {"frechet", "features", "nearness", "membership"} <= set(found)
+    assert "made 6 labelled examples" in made_in_words("fedevg", run.summary)
+    run.save(tmp_path / "run")
+    kept = load_file(tmp_path / "run" / "synthetic.safetensors")
+    assert kept["x"].shape == (6, 1, 6, 6)
+    assert kept["y"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert (tmp_path / "run" / "synthetic.png").read_bytes()[1:4] == b"PNG"
+    assert len(run.clients) == len(fed)
+    plain = glocal.fit("fedavg", fed, model="mlp(4)", rounds=1, progress=False)
+    assert "synthetic" not in plain.summary
+
+
+def test_a_set_is_judged_on_the_central_test_data_where_there_is_some() -> None:
+    class WithCentral:
+        def __init__(self, fed: Federation) -> None:
+            self.fed, self.central = fed, (fed.x[:5], fed.y[:5])
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.fed, name)
+
+        def __getitem__(self, k: int) -> Any:
+            return self.fed[k]
+
+        def __len__(self) -> int:
+            return len(self.fed)
+
+    fed = far_apart()
+    task = Task(glocal.models.build("mlp(16)", input_shape=(2,), classes=2))
+    x, y = fed.x[fed.train.rows][:40], fed.y[fed.train.rows][:40]
+    found = figures(task, WithCentral(fed), x, y, rng.key(0))  # type: ignore[arg-type]
+    assert found["central_accuracy"] == 1.0
+    assert found["accuracy"] == 1.0
+    assert found["frechet_from"] == "the central test set"
+    assert found["nearness"]["copies"] == 40
+    assert figures(task, fed, x, y, rng.key(0))["frechet_from"] == "all clients' test data"
+
+
+def test_an_attack_that_would_change_nothing_is_refused() -> None:
+    with pytest.raises(GlocalError, match="would change nothing: attack its data"):
+        glocal.fit("fedevg", images(), model="mlp(4)", rounds=1, attack="sign-flip(share=0.5)")
