@@ -36,6 +36,25 @@ def test_recording_leaves_the_old_ledger_and_the_callers_dict_alone() -> None:
     assert (empty.params_down, one.params_down, one.params_up) == (0, 1, 1)
 
 
+def test_two_that_follow_from_one_do_not_see_each_other() -> None:
+    one = Ledger().record({"shared": 1}, {})
+    left, right = one.record({"shared": 2}, {}), one.record({"shared": 3}, {})
+    again = left.record({"shared": 4}, {})
+    assert [len(x.down) for x in (one, left, right, again)] == [1, 2, 2, 3]
+    assert [x.params_down for x in (one, left, right, again)] == [1, 3, 4, 7]
+    assert left.down[-1] == {"shared": 2}
+    assert left != right
+
+
+def test_a_long_run_does_not_copy_its_past() -> None:
+    first = Ledger().record({"shared": 1}, {})
+    last = first
+    for _ in range(50):
+        last = last.record({"shared": 1}, {})
+    assert last.down[0] is first.down[0]
+    assert last.down._all is first.down._all
+
+
 def test_a_negative_count_is_refused() -> None:
     with pytest.raises(GlocalError, match="'extra'"):
         Ledger().record({"shared": 1}, {"extra": -1})

@@ -226,6 +226,15 @@ def test_what_cannot_be_resumed_is_refused_in_a_sentence(stopped: Glocal) -> Non
         assert "comparison.toml is damaged" in err
 
 
+def test_a_run_killed_before_its_first_file_is_no_run(command: Glocal) -> None:
+    Path("a").mkdir()
+    Path("a/.lock").touch()
+    Path("a/.settings.toml.part").write_text("meth")
+    assert "there is no run in a" in command("resume", "a")[2]
+    assert command("run", "fedavg", *SMALL, "--out", "a")[0] == 0
+    assert sorted(p.name for p in Path("a").iterdir()) == sorted([*FILES, "settings.toml"])
+
+
 def test_other_versions_are_told(stopped: Glocal) -> None:
     file = Path("a/settings.toml")
     file.write_text(file.read_text().replace(f'torch = "{torch.__version__}"', 'torch = "1.0"'))

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from glocal import newtest, runs
+from glocal import limits, newtest, runs
 from glocal.adapt import Public
 from glocal.adapted import add_adapted
 from glocal.checkpoint import Keeping
@@ -251,12 +251,16 @@ def fit(
     with reporter(progress) as report:
         for r in range(repeats):
             here = order.place(fed, r)
-            if itself(plan) is None:
-                order.training(plan, here)  # what cannot be done is refused before anyone trains
+            # What cannot be done is refused before anyone trains.
+            if r == 0:
+                limits.check(order.needs(plan, here), here.fed.x.device)
+            elif itself(plan) is None:
+                order.training(plan, here)
             title = order.title(name, r)
             with threads_for(here):
                 tick = partial(report, order.title("alone", r))
-                alone.append(order.by_itself(order.alone(plan), here, tick, keeping))
+                own_way = order.by_itself(order.alone(plan), here, tick, keeping)
+                alone.append(own_way.figures() if r else own_way)
                 if itself(plan) is not None:
                     continue
 

@@ -8,9 +8,9 @@ the model goes down to everybody.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, SupportsIndex, overload
 
 from glocal.errors import GlocalError
 
@@ -18,13 +18,49 @@ Counts = Mapping[str, int]
 """How many numbers were sent, by layer set."""
 
 
+class Rounds(Sequence[Counts]):
+    """One entry a round, never changed: :meth:`plus` gives the next one, without a copy.
+
+    All that follow from each other share one list, and each knows how much of it is its own; so a
+    long run does not copy all of its past in every round.
+    """
+
+    def __init__(self, entries: Iterable[Counts] = (), length: int | None = None) -> None:
+        self._all = entries if isinstance(entries, list) and length is not None else list(entries)
+        self._length = len(self._all) if length is None else length
+
+    def plus(self, entry: Counts) -> Rounds:
+        """These, and one more."""
+        mine = self._all
+        if len(mine) > self._length:  # somebody went on from here before
+            mine = mine[: self._length]
+        mine.append(dict(entry))
+        return Rounds(mine, self._length + 1)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, i: SupportsIndex) -> Counts: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Counts]: ...
+    def __getitem__(self, i: SupportsIndex | slice) -> Counts | Sequence[Counts]:
+        return (self._all if len(self._all) == self._length else self._all[: self._length])[i]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rounds) and list(self) == list(other)
+
+    def __repr__(self) -> str:
+        return f"Rounds({list(self)})"
+
+
 @dataclass(frozen=True)
 class Ledger:
     """The traffic of a run so far; :meth:`record` returns the next one."""
 
-    down: tuple[Counts, ...] = ()
+    down: Rounds = field(default_factory=Rounds)
     """Server to clients, one entry a round."""
-    up: tuple[Counts, ...] = ()
+    up: Rounds = field(default_factory=Rounds)
     """Clients to server, one entry a round."""
 
     def record(self, down: Counts, up: Counts) -> Ledger:
@@ -33,7 +69,7 @@ class Ledger:
             for name, count in counts.items():
                 if count < 0:
                     raise GlocalError(f"{count} numbers of {name!r} were sent: count from 0 up.")
-        return Ledger((*self.down, dict(down)), (*self.up, dict(up)))
+        return Ledger(self.down.plus(down), self.up.plus(up))
 
     @property
     def params_down(self) -> int:
@@ -92,7 +128,7 @@ class Ledger:
     def from_dict(cls, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> Ledger:
         """The inverse of :meth:`to_dict`."""
         down, up = (
-            tuple({name: int(count) for name, count in counts.items()} for counts in state[key])
+            Rounds({name: int(count) for name, count in counts.items()} for counts in state[key])
             for key in ("down", "up")
         )
         return cls(down, up)

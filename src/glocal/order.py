@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import torch
 from torch import Tensor
 
-from glocal import attacks, fields, newtest, place, server, tree
+from glocal import attacks, fields, limits, newtest, place, server, tree
 from glocal.adapt import Public, techniques
 from glocal.adapted import after
 from glocal.checkpoint import Keeper, Keeping, packed, unpacked
@@ -139,6 +139,28 @@ class Order:
             server.check_privacy(stage.method, here.task, training.setting)
             server.begin(stage.method, here.task, here.task.params, training.setting)
         return training
+
+    def needs(self, plan: Plan, here: Place, processes: int = 1) -> limits.Estimate | None:
+        """The memory that the plan's repeats will take, beyond what is taken already.
+
+        Asked before anyone trains. None if that cannot be found out: something in the method or
+        the model fails, and training will say where.
+        """
+        training = None if itself(plan) else self.training(plan, here)
+        alone = self.alone(plan)
+        try:
+            return limits.estimate(
+                here.task,
+                here.fed,
+                here.engine,
+                alone,
+                training,
+                repeats=self.repeats,
+                processes=processes,
+                known=place.is_measured(here, alone),
+            )
+        except Exception:  # whatever a user's method raises
+            return None
 
     def by_itself(
         self, alone: Alone, here: Place, tick: Tick = no_tick, keeping: Keeping | None = None

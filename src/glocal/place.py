@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from glocal import engines, models, rng, tree
+from glocal import engines, limits, models, rng, tree
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.errors import GlocalError, shown
@@ -77,6 +77,9 @@ def make(
     if repeat:
         fed = fed.fold(repeat)
         seed = rng.seed_of(rng.fold(rng.key(seed), repeat))
+    if isinstance(model, str):
+        moved = 0 if fed.x.device == where else sum(t.nbytes for t in (fed.x, fed.y, fed.y_train))
+        limits.check_model(lambda: _named(model, fed, seed), where, moved, model)
     module, fresh, label = _module(model, fed, seed)
     if init is not None:
         load_weights(module, init)
@@ -108,7 +111,7 @@ def measured(
     keeper: Keeper | None = None,
 ) -> tuple[Yardstick, Outcome]:
     """The yardstick: trained once for a federation, a model and a seed."""
-    key = f"{place.key} {alone.label}"
+    key = _yardstick_key(place, alone)
     if key not in _YARDSTICKS:
         yard = measure(place.task, place.fed, place.engine, alone, place.seed, tick, keeper)
         judged = outcomes(
@@ -123,6 +126,15 @@ def measured(
             _YARDSTICKS.popitem(last=False)
     yard, judged, _ = _YARDSTICKS[key]
     return yard, judged
+
+
+def is_measured(place: Place, alone: Alone) -> bool:
+    """Whether the yardstick is there already."""
+    return _yardstick_key(place, alone) in _YARDSTICKS
+
+
+def _yardstick_key(place: Place, alone: Alone) -> str:
+    return f"{place.key} {alone.label}"
 
 
 def alone_of(yardstick: Method | str | None) -> Alone:
@@ -144,15 +156,9 @@ def _module(
 ) -> tuple[nn.Module, Callable[[], nn.Module] | None, str]:
     """The module, how to build it afresh (torch's seed is set around that), and a name for it."""
     if isinstance(model, str):
-        shape = tuple(fed.x.shape[1:])
-
-        def again() -> nn.Module:
-            # Each fresh initialisation is drawn from the seed that is set where it is asked for.
-            return models.build(
-                model, input_shape=shape, classes=fed.classes, seed=torch.initial_seed()
-            )
-
-        return models.build(model, input_shape=shape, classes=fed.classes, seed=seed), again, model
+        # Each fresh initialisation is drawn from the seed that is set where it is asked for.
+        again = lambda: _named(model, fed, torch.initial_seed())  # noqa: E731
+        return _named(model, fed, seed), again, model
     if isinstance(model, nn.Module):
         return copy.deepcopy(model), None, repr(model)
     if callable(model):
@@ -171,6 +177,11 @@ def _module(
         "model must be a name such as 'mlp', a torch.nn.Module, or a function that returns one, "
         f"not {type(model).__name__}."
     )
+
+
+def _named(model: str, fed: Federation, seed: int) -> nn.Module:
+    shape = tuple(fed.x.shape[1:])
+    return models.build(model, input_shape=shape, classes=fed.classes, seed=seed)
 
 
 def load_weights(module: nn.Module, init: Mapping[str, Tensor] | str | Path) -> None:

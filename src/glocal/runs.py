@@ -45,6 +45,8 @@ COMPARISON = "comparison.toml"
 
 CHECKPOINTS = "checkpoints"
 
+_PART = re.compile(r"\..*\.part")
+
 LONGEST = 100
 """Letters of a spec that a folder's name takes up: file systems allow some 250 in all."""
 
@@ -84,7 +86,8 @@ def prepare(folder: Path) -> Path:
 
 def refuse_taken(folder: Path) -> None:
     """Refuse a folder in which there is something."""
-    if all(p.name == locks.NAME for p in folder.iterdir()):
+    # Of a run that was killed before it had written a file, there is only what it was writing.
+    if all(p.name == locks.NAME or _PART.fullmatch(p.name) for p in folder.iterdir()):
         return
     hint = f", or go on with what is there by 'glocal resume {folder}'"
     raise GlocalError(

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from glocal import limits
 from glocal.checkpoint import Keeping, to_stderr
 from glocal.errors import ClientError, GlocalError
 from glocal.fitting import Run, assembled, fit
@@ -85,10 +86,13 @@ def train_all(
     arguments = settings.fit_arguments()
     order = Order(**arguments)
     here = order.place(fed, 0)
-    for plan in plans.values():
-        if itself(plan) is None:
-            order.training(plan, here)
     jobs = jobs_for(specs, settings, here.small)
+    needs = {spec: order.needs(plan, here, jobs) for spec, plan in plans.items()}
+    if not settings.jobs:
+        jobs = min(limits.processes(need, jobs) for need in needs.values())
+    for spec, need in needs.items():
+        among = need and limits.counted(replace(need.sizes, processes=jobs))
+        limits.check(among, here.fed.x.device, spec if len(specs) > 1 else "this run")
     if jobs == 1:
         for spec in specs:
             with _named(spec, len(specs)):
