@@ -17,12 +17,15 @@ import torch
 
 import glocal
 from glocal import cli, locks, stopping, tree
+from glocal.augment import flip
 from glocal.checkpoint import Keeping
 from glocal.errors import GlocalError
+from glocal.methods import resolve
 from glocal.methods.local import Alone
 from glocal.order import Order
 from glocal.place import alone_of
 from glocal.stopping import Stopped
+from glocal.task import cross_entropy
 from glocal.vault import Series
 from glocal.yardstick import measure
 
@@ -235,6 +238,138 @@ def test_a_run_killed_before_its_first_file_is_no_run(command: Glocal) -> None:
     assert sorted(p.name for p in Path("a").iterdir()) == sorted([*FILES, "settings.toml"])
 
 
+def test_a_refused_resume_leaves_everything_as_it_was(stopped: Glocal) -> None:
+    file = Path("a/settings.toml")
+    good = file.read_text()
+    before = Path("a/metrics.jsonl").read_bytes()
+    assert before.count(b"\n") == 3
+    changes = {
+        "rounds = 4": "rounds = 5",
+        "seed = 0": "seed = 1",
+        'model = "mlp(8)"': 'model = "mlp(9)"',
+        'engine = "auto"': 'engine = "auto"\naugment = "flip"',
+        'schema = "1"': 'schema = "7"',
+    }
+    for old, new in changes.items():
+        assert old in good
+        file.write_text(good.replace(old, new))
+        code, out, err = stopped("resume", "a")
+        assert (code, out, err.count("\n")) == (2, "", 1), (new, err)
+        assert "Then go on" not in err
+        assert Path("a/metrics.jsonl").read_bytes() == before
+    file.write_text(good)
+    assert stopped("resume", "a", "--diverged", "skipp")[0] == 2
+    assert stopped("resume", "a")[0] == 0
+    assert same(Path("whole"), Path("a"))
+
+
+def test_a_model_whose_code_changed_is_refused(
+    command: Glocal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 10)
+    def forward(self, x):
+        return self.layer(torch.relu(x.flatten(1)))
+"""
+    Path("net.py").write_text(code)
+    words = [*SMALL]
+    words[words.index("--model") + 1] = "net.py:Net"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        assert command("run", "fedavg", *words, "--out", "a")[0] == 130
+    Path("net.py").write_text(code.replace("relu", "tanh"))
+    found, _, err = command("resume", "a")
+    assert (found, "of another training" in err) == (2, True)
+    Path("net.py").write_text(code)
+    assert command("resume", "a")[0] == 0
+
+
+def test_damaged_checkpoints_do_not_push_out_new_ones(
+    stopped: Glocal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file in Path("a/checkpoints/repeat-1").glob("*.safetensors"):
+        file.write_bytes(b"damaged")
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        assert stopped("resume", "a")[0] == 130
+    found = sorted(p.name[:8] for p in Path("a/checkpoints/repeat-1").glob("*.safetensors"))
+    assert found == ["00000001", "00000002"]
+
+
+def test_figures_of_a_finished_run_are_given_again(stopped: Glocal) -> None:
+    code, out, _ = stopped("resume", "whole", "--json", "-")
+    assert code == 0
+    assert out.encode() == Path("whole/result.json").read_bytes()
+    assert stopped("resume", "whole", "--json", "x.json")[0] == 0
+    assert Path("x.json").read_bytes() == Path("whole/result.json").read_bytes()
+    Path("whole/result.json").write_text("[]")
+    code, _, err = stopped("resume", "whole")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_diverged_is_remembered(command: Glocal, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command("run", "fedavg(lr=1e30)", *SMALL, "--out", "a")[0] == 2
+    code, _, err = command("resume", "a", "--diverged", "skip")
+    assert code == 2
+    assert "--diverged skip" not in err  # nothing finite is left: that would not help
+    assert 'diverged = "skip"' in Path("a/settings.toml").read_text()
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "../x", "/x", "a/b", 3])
+def test_a_hostile_comparison_reaches_nothing_outside(command: Glocal, name: Any) -> None:
+    Path("host/checkpoints").mkdir(parents=True)
+    Path("host/checkpoints/precious.txt").write_text("")
+    Path("host/cmp").mkdir()
+    shown = f'"{name}"' if isinstance(name, str) else name
+    Path("host/cmp/comparison.toml").write_text(
+        f'methods = ["fedavg"]\nfolders = [{shown}]\nchoose = false\n[settings]\nrounds = 2\n'
+    )
+    for finished in (False, True):
+        if finished:
+            Path("host/cmp/result.json").write_text("{}")
+        code, _, err = command("resume", "host/cmp")
+        assert (code, err.count("\n")) == (2, 1)
+        assert "comparison.toml is damaged" in err
+        assert Path("host/checkpoints/precious.txt").exists()
+
+
+def test_odd_folders_are_one_line(stopped: Glocal) -> None:
+    shutil.copytree("a", "b")
+    Path("b/metrics.jsonl").unlink()
+    Path("b/metrics.jsonl").mkdir()
+    shutil.copytree("a", "c")
+    shutil.rmtree("c/checkpoints")
+    Path("c/checkpoints").write_text("")
+    for folder in ("b", "c"):
+        code, _, err = stopped("resume", folder)
+        assert (code, err.count("\n")) == (2, 1), err
+
+
+def test_forged_facts_are_refused(stopped: Glocal) -> None:
+    series = Series(Path("a/checkpoints/repeat-1"))
+    kept = series.newest()
+    assert kept is not None
+    forged = [
+        (99, kept.facts),
+        (3, {**kept.facts, "history": [1, 2, 3]}),
+        (3, {**kept.facts, "history": []}),
+        (3, {**kept.facts, "ledger": {"up": [], "down": []}}),
+        (3, {**kept.facts, "stage": 7}),
+    ]
+    for number, facts in forged:
+        shutil.rmtree("x", ignore_errors=True)
+        shutil.copytree("a", "x")
+        shutil.rmtree("x/checkpoints/repeat-1")
+        Series(Path("x/checkpoints/repeat-1")).write(number, facts, kept.trees)
+        code, _, err = stopped("resume", "x")
+        assert (code, err.count("\n")) == (2, 1), err
+        assert "does not fit" in err
+
+
 def test_other_versions_are_told(stopped: Glocal) -> None:
     file = Path("a/settings.toml")
     file.write_text(file.read_text().replace(f'torch = "{torch.__version__}"', 'torch = "1.0"'))
@@ -357,8 +492,16 @@ def test_fit_goes_on_from_a_folder_of_checkpoints(tmp_path: Path) -> None:
     assert again.history == whole.history == seen
     assert again.summary == whole.summary
     assert all(torch.equal(again.model[k], whole.model[k]) for k in whole.model)
-    with pytest.raises(GlocalError, match="of another training"):
-        glocal.fit(spec, fed, **{**given, "rounds": 6}, checkpoints=tmp_path / "c")
+    others: list[tuple[Any, dict[str, Any]]] = [
+        (spec, {"rounds": 6}),
+        (spec, {"losses": lambda logits, y: 0.5 * cross_entropy(logits, y)}),
+        (spec, {"augment": flip()}),
+        (resolve("fedavg"), {"name": spec}),
+        (spec.replace("0.1", "0.2"), {"name": spec}),
+    ]
+    for method, change in others:
+        with pytest.raises(GlocalError, match="of another training"):
+            glocal.fit(method, fed, **{**given, **change}, checkpoints=tmp_path / "c")
 
 
 def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path) -> None:

@@ -160,7 +160,10 @@ def unpacked(kept: Kept, training: Training) -> Progress:
         fits = tree.structure(progress.server).keys() == like.keys() and tree.structure(
             progress.server["params"]
         ) == tree.structure(like["params"])
-        if not fits or len(progress.history) != progress.round:
+        rounds = progress.round
+        told = len(progress.history) == len(progress.ledger.up) == len(progress.ledger.down)
+        lines = all(isinstance(line, dict) and "cohort" in line for line in progress.history)
+        if not (fits and told and lines and rounds == len(progress.history) <= training.rounds):
             raise ValueError("another model or method")
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise GlocalError(

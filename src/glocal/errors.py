@@ -25,6 +25,10 @@ class ClientError(GlocalError):
     """Something failed inside one client: the message names the client and the stage."""
 
 
+class NoRoomError(GlocalError):
+    """Something could not be written: once there is room, a run can go on."""
+
+
 class Interrupted(Exception):  # noqa: N818 - nothing went wrong
     """Somebody asked to stop: the message says how to go on."""
 

@@ -72,11 +72,12 @@ def passed(
         fatal = ~kept if going_on else ~fine
         if bool(fatal.any()):
             who = names[int(uplink.ids[fatal][0])]
+            skip = "; go on without it by diverged='skip' (--diverged skip)"
             raise ClientError(
                 f"client {who}'s training in round {round + 1} is not finite: it diverged; "
-                "lower the learning rate, as in fedavg(lr=0.01), or look at its data; go on "
-                "without it by diverged='skip' (--diverged skip); if it may be hostile, use a "
-                "robust combiner, as in fedavg+median."
+                "lower the learning rate, as in fedavg(lr=0.01), or look at its data"
+                f"{skip if policy == 'fatal' else ''}; if it may be hostile, use a robust "
+                "combiner, as in fedavg+median."
             )
     if policy == "clip" and not robust:
         return Passed(_cleaned(uplink, fine), kept, nobody, uplink.ids[~fine])

@@ -132,4 +132,6 @@ def _row(
 
 
 def _text(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else cell[0]
+    text = cell if isinstance(cell, str) else cell[0]
+    # What comes from a file may hold what moves a terminal's cursor.
+    return "".join(c if c.isprintable() else "�" for c in text)

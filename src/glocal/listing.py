@@ -160,7 +160,9 @@ def _folders(folder: Path) -> list[Path]:
             return sorted(
                 Path(entry.path)
                 for entry in inside
-                if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+                if not entry.name.startswith(".")
+                and entry.name != "checkpoints"
+                and entry.is_dir(follow_symlinks=False)
             )
     except OSError:
         return []

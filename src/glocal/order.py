@@ -17,6 +17,7 @@ from glocal.checkpoint import Keeper, Keeping, packed, unpacked
 from glocal.data.federation import Federation
 from glocal.errors import ClientError, GlocalError
 from glocal.gate import check_policy
+from glocal.identity import digest
 from glocal.ledger import Ledger, published
 from glocal.method import Method, Plan
 from glocal.methods.local import Alone
@@ -168,7 +169,8 @@ class Order:
         """Every client trains alone."""
         keeper = None
         if keeping is not None:
-            keeper = keeping.epochs(here.repeat, f"alone {here.digest} {alone.label}")
+            code = digest(here.task.module, self.losses, self.augment)
+            keeper = keeping.epochs(here.repeat, f"alone {code} {here.digest} {alone.label}")
         yard, judged = place.measured(here, alone, tick, keeper)
         together = None
         if self.new_test:
@@ -192,7 +194,7 @@ class Order:
         new: one after each round, many where it was taken up again.
         """
         training = self.training(plan, here)
-        keeper = keeping.rounds(here.repeat, self._known_by(name, here)) if keeping else None
+        keeper = keeping.rounds(here.repeat, self._known_by(name, plan, here)) if keeping else None
         done, stopped = self._rounds(training, here, on_round, keeper)
         trained = Trained(training, done)
         judged, given, val = judge(trained, here.fed)
@@ -252,10 +254,11 @@ class Order:
             # That the federation ends there is what was to be found out: it is judged as it stands.
             return progress, progress.round + 1
 
-    def _known_by(self, name: str, here: Place) -> str:
+    def _known_by(self, name: str, plan: Plan, here: Place) -> str:
         """What a checkpoint must be of, to be taken for this repeat's."""
         drawn = (self.rounds, self.fraction, self.sampled, self.poisson, self.attack)
-        return f"{name} {here.digest} {drawn} {self.validate_every}"
+        code = digest(plan, here.task.module, self.losses, self.augment)
+        return f"{name} {code} {here.digest} {drawn} {self.validate_every}"
 
     def line(self, line: Mapping[str, Any], repeat: int) -> dict[str, Any]:
         """A round's line, with its repeat where there are several."""

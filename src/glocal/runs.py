@@ -27,10 +27,10 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from glocal import locks
-from glocal.errors import GlocalError
+from glocal.errors import GlocalError, NoRoomError
 from glocal.vault import flush_folder
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ COMPARISON = "comparison.toml"
 """In the folder of a comparison: its methods, and the folder of each."""
 
 CHECKPOINTS = "checkpoints"
+
+MAY_CHANGE = ("diverged", "jobs")
+"""Settings that may be others when a run is taken up again."""
 
 _PART = re.compile(r"\..*\.part")
 
@@ -82,6 +85,11 @@ def prepare(folder: Path) -> Path:
             f"the output folder {folder} cannot be made ({error.strerror}): choose another."
         ) from error
     return folder
+
+
+def plain_name(name: object) -> bool:
+    """Whether this names something in a folder, and nothing outside."""
+    return isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name
 
 
 def refuse_taken(folder: Path) -> None:
@@ -127,10 +135,15 @@ class Folder:
                 "versions": versions(),
             }
             self._write_settings()
+            write(self._metrics, b"")
         else:
+            # What may change when a run is taken up again changes nothing of what was done so far.
             self._known = tomllib.loads((path / "settings.toml").read_text(encoding="utf-8"))
-        # A run that is taken up again says all of its lines again, from its checkpoint.
-        self._lines = self._open.enter_context(self._metrics.open("w", encoding="utf-8"))
+            now = {name: getattr(settings, name) for name in MAY_CHANGE}
+            if any(self._known.get(name) != value for name, value in now.items()):
+                self._known |= now
+                self._write_settings()
+        self._lines: TextIO | None = None
 
     @property
     def _metrics(self) -> Path:
@@ -147,7 +160,7 @@ class Folder:
     def began(self) -> bool:
         """Whether there is anything in it that was trained."""
         checkpoints = (self.path / CHECKPOINTS).rglob("*.safetensors")
-        return self._metrics.stat().st_size > 0 or any(checkpoints)
+        return (self._metrics.is_file() and self._metrics.stat().st_size > 0) or any(checkpoints)
 
     def discard(self) -> None:
         """What was asked for could not be run: leave nothing behind that looks like a run."""
@@ -161,6 +174,9 @@ class Folder:
     def line(self, line: Mapping[str, Any]) -> None:
         """A round's line, on disk at once."""
         try:
+            if self._lines is None:
+                # A run that is taken up again says all of its lines again, from its checkpoint.
+                self._lines = self._open.enter_context(self._metrics.open("w", encoding="utf-8"))
             self._lines.write(json.dumps(plain(line)) + "\n")
             self._lines.flush()
         except OSError as error:
@@ -220,6 +236,20 @@ def result(runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
+def read_result(file: Path) -> bytes:
+    """What a finished run's ``result.json`` holds; refuses what is none."""
+    try:
+        content = file.read_bytes()
+        found = json.loads(content)
+    except (OSError, ValueError) as error:
+        raise GlocalError(
+            f"{file} is damaged ({error}): train anew into another folder."
+        ) from error
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA or "methods" not in found:
+        raise GlocalError(f"{file} is no result of this version: train anew into another folder.")
+    return content
+
+
 def dump(value: Any) -> bytes:
     """JSON with an end of line."""
     return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
@@ -277,9 +307,9 @@ def write(path: Path, content: bytes) -> None:
         raise no_room(path, error) from error
 
 
-def no_room(path: Path, error: OSError) -> GlocalError:
+def no_room(path: Path, error: OSError) -> NoRoomError:
     """The error for what cannot be written."""
-    return GlocalError(f"{path} cannot be written ({error.strerror}): is there room?")
+    return NoRoomError(f"{path} cannot be written ({error.strerror}): is there room?")
 
 
 def versions() -> dict[str, str]:

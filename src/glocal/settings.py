@@ -30,7 +30,14 @@ if TYPE_CHECKING:
 
 FACTS = ("chosen", "federation", "versions")
 
-LEAST = {"validate_every": 0, "jobs": 0, "checkpoint_every": 0, "keep_checkpoints": 1}
+LEAST = {
+    "rounds": 1,
+    "repeats": 1,
+    "validate_every": 0,
+    "jobs": 0,
+    "checkpoint_every": 0,
+    "keep_checkpoints": 1,
+}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-from glocal.errors import GlocalError
+from glocal.errors import NoRoomError
 from glocal.types import Tree
 
 _FILE = re.compile(r"(\d{8})-([0-9a-f]{64})\.safetensors")
@@ -72,8 +73,9 @@ class Series:
             for old in self._files()[self.keep :]:
                 old.unlink(missing_ok=True)
         except OSError as error:
-            beside.unlink(missing_ok=True)
-            raise GlocalError(
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+            raise NoRoomError(
                 f"a checkpoint cannot be written to {self.folder} ({error.strerror}): make room; "
                 "what was written before is still good."
             ) from error
@@ -87,6 +89,8 @@ class Series:
             except _DamagedError as error:
                 instead = f"{before.name[:8]} is used" if before else "it begins anew"
                 self.note(f"checkpoint {path} is damaged ({error}): {instead} instead.")
+                with suppress(OSError):  # set aside, so that it does not count as one of the newest
+                    path.replace(path.with_suffix(".damaged"))
         return None
 
     def _files(self) -> list[Path]:
@@ -179,7 +183,9 @@ def _read(path: Path) -> Kept:
             # Cloned: what is read may be a view of the file, which may soon be gone.
             names = list(content.keys())
             tensors = {name: content.get_tensor(name).clone() for name in names}
-        return Kept(int(found[1]), dict(facts), _grown(shape, tensors))
+        if not isinstance(facts, dict):
+            raise TypeError("facts")
+        return Kept(int(found[1]), facts, _grown(shape, tensors))
     except Exception as error:  # a foreign file, whatever it holds; safetensors has its own kinds
         raise _DamagedError(f"it is no checkpoint: {type(error).__name__}") from error
 

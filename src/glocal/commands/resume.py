@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -35,10 +36,19 @@ def resume(
 
       glocal resume runs/2026-01-31-120000-fedavg --diverged skip
     """
+    from glocal.cli import check_json
     from glocal.commands.training import resumed, train
+    from glocal.runs import read_result, write
 
+    check_json(json)
     job = resumed(folder, jobs, diverged)
     if job is None:
+        found = read_result(folder / "result.json")
+        if str(json) == "-":
+            sys.stdout.write(found.decode())
+            return
+        if json is not None:
+            write(json, found)
         typer.echo(f"The run in {folder} is finished: its figures are in {folder / 'result.json'}.")
         return
     train(job, json)

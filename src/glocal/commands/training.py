@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from glocal.errors import GlocalError, Interrupted
+from glocal.errors import ClientError, GlocalError, Interrupted, NoRoomError
 
 if TYPE_CHECKING:
     from glocal.checkpoint import Keeping
@@ -109,7 +109,9 @@ def _comparison(folder: Path) -> Job:
     file = folder / runs.COMPARISON
     try:
         about = tomllib.loads(file.read_text(encoding="utf-8"))
-        names = [Path(name).name for name in about["folders"]]
+        names = about["folders"]
+        if any(not runs.plain_name(name) for name in names):
+            raise ValueError("folders")
         folders = {
             str(spec): folder / name for spec, name in zip(about["methods"], names, strict=True)
         }
@@ -137,7 +139,14 @@ def train(job: Job, json: Path | None) -> None:
 
     check_json(json)
     tracking.check(job.settings.track)
-    fed = job.settings.federation()
+    try:
+        fed = job.settings.federation()
+    except GlocalError as error:
+        if not job.again:
+            raise
+        raise GlocalError(
+            f"{str(error).rstrip('.')} (paths are as seen from where the run was started)."
+        ) from error
     if job.again:
         _check_data(job, fed)
     root, settings = job.root, job.settings
@@ -159,7 +168,7 @@ def train(job: Job, json: Path | None) -> None:
                 held.enter_context(locks.hold(root))
                 if not job.again:
                     runs.refuse_taken(root)
-                if not (root / runs.COMPARISON).is_file():
+                if not job.again or _changed(job):
                     about = {**job.about(), "settings": settings.as_toml()}
                     runs.write(root / runs.COMPARISON, runs.toml(about).encode())
             done = _trained(job, fed, keeping)
@@ -206,6 +215,9 @@ def _trained(job: Job, fed: Federation, keeping: dict[str, Keeping]) -> dict[str
                 tracker = tracking.open_trackers(job.settings.track, path, title, about)
                 trackers[spec] = opened.enter_context(tracker)
 
+            if job.again and not runs.unfinished(job.root):
+                raise GlocalError(f"the run in {job.root} was finished by somebody else just now.")
+
             def on_line(spec: str, line: dict[str, Any]) -> None:
                 folders[spec].line(line)
                 trackers[spec].line(line)
@@ -218,7 +230,13 @@ def _trained(job: Job, fed: Federation, keeping: dict[str, Keeping]) -> dict[str
     except GlocalError as error:
         if not _began(job, folders):
             raise
-        message = f"{str(error).rstrip('.')}. Then go on with: glocal resume {job.root}"
+        message = str(error).rstrip(".")
+        if isinstance(error, NoRoomError):
+            message += f". Then go on with: glocal resume {job.root}"
+        elif isinstance(error, ClientError) and "--diverged skip" in message:
+            message += f". To go on without it: glocal resume {job.root} --diverged skip"
+        else:
+            raise
         raise GlocalError(message) from error
     except KeyboardInterrupt as error:
         if not _began(job, folders):
@@ -258,19 +276,34 @@ def _check_data(job: Job, fed: Federation) -> None:
     """Refuse to go on with other data than the run began with; say so if other versions run."""
     from glocal import runs
     from glocal.checkpoint import to_stderr
+    from glocal.settings import read
 
-    for path in job.folders.values():
-        if not (path / "settings.toml").is_file():
+    told = False
+    for spec, path in job.folders.items():
+        file = path / "settings.toml"
+        if not file.is_file():
             continue
+        method, settings = read(file)
         try:
-            facts = tomllib.loads((path / "settings.toml").read_text(encoding="utf-8"))
+            facts = tomllib.loads(file.read_text(encoding="utf-8"))
             then = facts["federation"]["fingerprint"]
             versions = dict(facts["versions"])
         except (ValueError, KeyError, TypeError) as error:
             raise GlocalError(
-                f"{path / 'settings.toml'} is damaged ({type(error).__name__}: {error}): train "
-                "anew into another folder."
+                f"{file} is damaged ({type(error).__name__}: {error}): train anew into another "
+                "folder."
             ) from error
+        free = {name: getattr(job.settings, name) for name in runs.MAY_CHANGE}
+        if method != spec or replace(settings, **free) != job.settings:
+            raise GlocalError(
+                f"{file} is not what the comparison began with: give it back its settings, or "
+                "compare anew into another folder."
+            )
+        if versions.get("schema") != str(runs.SCHEMA):
+            raise GlocalError(
+                f"the run in {path} was written with schema {versions.get('schema')}, and this "
+                f"version goes on with schema {runs.SCHEMA}: use that version, or train anew."
+            )
         if then != fed.fingerprint:
             raise GlocalError(
                 f"the data of {path} has changed since (its fingerprint was {str(then)[:16]} and "
@@ -278,17 +311,18 @@ def _check_data(job: Job, fed: Federation) -> None:
             )
         now = runs.versions()
         other = [f"{k} {versions[k]} → {v}" for k, v in now.items() if versions.get(k, v) != v]
-        if other:
+        if other and not told:
+            told = True
             to_stderr(
                 f"this is not what the run began with ({', '.join(other)}): the last bits may "
                 "come out otherwise."
             )
-        return
 
 
 def resumed(folder: Path, jobs: int | None, diverged: str | None) -> Job | None:
     """The job to go on with, changed where that changes no result so far; none if it is over."""
     from glocal import locks, runs
+    from glocal.gate import check_policy
 
     job = left_off(folder)
     if locks.held(job.root):
@@ -303,5 +337,11 @@ def resumed(folder: Path, jobs: int | None, diverged: str | None) -> Job | None:
     if jobs is not None:
         settings = replace(settings, jobs=jobs)
     if diverged is not None:
+        check_policy(diverged)
         settings = replace(settings, diverged=diverged)
     return replace(job, settings=settings)
+
+
+def _changed(job: Job) -> bool:
+    """Whether what may change of a comparison's settings has changed."""
+    return _comparison(job.root).settings != job.settings
