@@ -100,8 +100,10 @@ def test_the_first_round_starts_at_what_was_trained_on_the_examples(
     alone = found.after[1].without
     figures = uses.figures(training.fed, found.after[1], alone)
     assert figures["after"] > figures["before"] + 0.1, "60 real digits are no head start?"
-    assert figures["verdict"] == "helps"
+    assert figures["verdict"] == "better"
     assert figures["better_off"][0] == figures["worse_off"][0] == 0  # set against itself
+    assert figures["better_off"][1] == figures["better"] > 0
+    assert figures["worse_off"][1] == figures["worse"] == 0
 
 
 def test_without_a_pull_it_does_not_matter_whose_fisher_it_is(
@@ -187,8 +189,8 @@ def test_filling_up_with_nothing_is_being_alone(here: Place, made: tuple[Tensor,
 @pytest.mark.parametrize(
     ("low", "high", "says"),
     [
-        (0.1, 0.2, "helps"),
-        (-0.2, -0.1, "harms"),
+        (0.1, 0.2, "better"),
+        (-0.2, -0.1, "worse"),
         (-0.1, 0.1, "not shown"),
         (None, None, "not shown"),
     ],
@@ -252,7 +254,7 @@ def test_the_command_prints_and_writes(glocal: Command, folder: Path, compared: 
     for name, use in found["uses"].items():
         shown = f"{name} {len(use['clients'])} {100 * use['before']:.1f} {100 * use['after']:.1f}"
         assert shown in text
-        assert use["verdict"] in ("helps", "harms", "not shown")
+        assert use["verdict"] in ("better", "worse", "not shown")
     assert "one seed (0)" in text
     assert found["made"] | {"params_up": 0} == {
         "examples": 20, "rounds": 2, "repeats": 1, "attack": None, "params_up": 0

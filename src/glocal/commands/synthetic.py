@@ -204,7 +204,7 @@ def show(found: Mapping[str, Any]) -> None:
     print()
     _print(f"What the {made['examples']} examples of {settings['run']} are good for")
     print()
-    colour = {"helps": "green", "harms": "bold red", "not shown": "dim"}
+    colour = {"better": "green", "worse": "bold red", "not shown": "dim"}
     rows: list[list[Cell]] = []
     for name, use in found["uses"].items():
         if not use["clients"]:
@@ -238,7 +238,7 @@ def _legend(found: Mapping[str, Any]) -> list[str]:
         f"clients in the row, each on {where}. Difference: points, with a paired 90 % interval "
         f"over clients. It is of one set of examples and one seed ({settings['seed']}): another "
         "may differ by more. Better and worse off than alone (an exact paired test at 90 %): "
-        "without → with. So: what the interval says; not shown: it holds zero."
+        "without → with. So: what the interval says of the row; not shown: it holds zero."
     ]
     if any(name.startswith("warm start") for name in uses):
         said.append(

@@ -261,4 +261,4 @@ def verdict(change: dict[str, Any]) -> str:
     low, high = change["low"], change["high"]
     if low is None or low <= 0 <= high:
         return "not shown"
-    return "helps" if low > 0 else "harms"
+    return "better" if low > 0 else "worse"
