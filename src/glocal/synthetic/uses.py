@@ -170,7 +170,8 @@ def filled(
     """The federation with the examples among the training data of the clients ``who``.
 
     Each gets those of the classes that it trains on; with ``classes="all"``, every one. Nothing
-    else changes: validation and test data are the same rows.
+    else changes: validation and test data are the same rows. Judge by the federation as
+    it was: label shares, which weigh pooled test data, are counted in training data.
     """
     if classes not in FILL:
         raise unknown("choice of classes", classes, FILL)
