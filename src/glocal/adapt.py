@@ -79,7 +79,10 @@ class Technique:
     def check(self, task: Task, public: Public | None) -> None:
         """Refuse, before anyone trains, what does not fit the model or lacks its data."""
         if self.public and public is None:
-            raise GlocalError("ewc(fisher=public) needs public data: give public=(x, y) in Python.")
+            raise GlocalError(
+                "ewc(fisher=public) needs public data: give public=(x, y) in Python, or adapt the "
+                "finished run with 'glocal adapt DIR --public FILE.safetensors'."
+            )
         self.moves.pick(task.names)
 
     @property

@@ -19,6 +19,7 @@ from glocal.commands.privacy import BareJson, privacy
 from glocal.commands.resume import resume
 from glocal.commands.robustness import robustness
 from glocal.commands.runs import runs
+from glocal.commands.synthetic import synthetic
 from glocal.commands.training import new, train
 from glocal.errors import GlocalError, Interrupted
 from glocal.options import (
@@ -288,6 +289,7 @@ app.command()(fairness)
 app.command()(adapt)
 app.command()(robustness)
 app.command()(runs)
+app.command()(synthetic)
 app.command(cls=BareJson)(privacy)
 
 

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.commands.studies import Picture
+from glocal.errors import GlocalError
 from glocal.options import Json, usable
 
 if TYPE_CHECKING:
+    from glocal.adapt import Public
     from glocal.fitting import Run
     from glocal.progress import Report
     from glocal.restored import Restored
@@ -57,6 +59,15 @@ def adapt(
             "data, and judge the new model at everybody.",
         ),
     ] = False,
+    public: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Examples that are nobody's (x, y in a .safetensors file), for "
+            "ewc(fisher=public).",
+            callback=usable,
+        ),
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="cpu or cuda; that of the run by default.")
     ] = None,
@@ -78,8 +89,14 @@ def adapt(
     from glocal.progress import reporter
     from glocal.repeat import threads_for
     from glocal.restored import restore
+    from glocal.synthetic.outcome import load
 
-    techniques(by)
+    if (public is not None) != any(t.public for t in techniques(by)):
+        raise GlocalError(
+            "--public is for ewc(fisher=public), which --by does not have: add it or leave it out."
+            if public is not None
+            else "ewc(fisher=public) needs public data: give a file of examples with --public."
+        )
     plot.ready(picture)
     check_json(json)
     found = restore(folder, device)
@@ -92,7 +109,8 @@ def adapt(
         for one in found:
             name = one.files.method
             with threads_for(one.here):
-                done[name] = adapted(one, by, report, keep=again)
+                nobodys = load(public, one.here.fed) if public is not None else None
+                done[name] = adapted(one, by, report, keep=again, public=nobodys)
                 more[name] = {"recorded": recorded(one, done[name])}
                 if again:
                     more[name]["again"] = averaged_again(one, done[name])
@@ -112,7 +130,14 @@ def adapt(
             print(f"Picture: {picture}")
 
 
-def adapted(one: Restored, by: str, report: Report, *, keep: bool = False) -> Run:
+def adapted(
+    one: Restored,
+    by: str,
+    report: Report,
+    *,
+    keep: bool = False,
+    public: Public | None = None,
+) -> Run:
     """The run, judged again as it stood and after its clients adapted."""
     from glocal import tree
     from glocal.adapt import techniques
@@ -127,7 +152,7 @@ def adapted(one: Restored, by: str, report: Report, *, keep: bool = False) -> Ru
     outcome, given, val = judge(one.trained, here.fed)
     tick = partial(report, f"{name}, adapting")
     where = (here.task, here.fed, here.engine)
-    now = after(*where, techniques(by), given, here.seed, keep=keep, tick=tick)
+    now = after(*where, techniques(by), given, here.seed, public=public, keep=keep, tick=tick)
     own = Repeat(
         outcome=outcome,
         ledger=Ledger(),

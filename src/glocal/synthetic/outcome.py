@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from glocal import rng
 from glocal.data.federation import Federation
+from glocal.errors import GlocalError
 from glocal.synthetic import judge
 from glocal.task import Task
 from glocal.train import Progress, Training
@@ -22,6 +24,11 @@ STEPS = 1000
 
 MOST = 5000
 """Examples of clients that the privacy checks look at, drawn at random where there are more."""
+
+
+REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+"""Kinds of numbers that a file of examples may hold."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,48 @@ def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> d
         "nearness": judge.nearness(x, members, others, rng.fold(key, 4)),
         "membership": judge.membership(x, members, others),
     }
+
+
+def load(file: Path, fed: Federation) -> tuple[Tensor, Tensor]:
+    """Labelled examples from a file, ``x`` and ``y``, where ``fed`` is.
+
+    Refuses what cannot be read, and what are no examples like the clients'.
+    """
+    from safetensors.torch import load_file
+
+    try:
+        found = load_file(file)
+    except Exception as error:  # safetensors raises its own kinds
+        raise GlocalError(
+            f"{file} cannot be read ({str(error)[:200]}): give a .safetensors file with examples "
+            "in x and their labels in y."
+        ) from error
+    x, y = found.get("x"), found.get("y")
+    if x is None or y is None or not x.numel() or not y.numel():
+        raise GlocalError(f"{file} has no examples: they belong in x, and their labels in y.")
+    if x.shape[1:] != fed.x.shape[1:] or y.shape != (*x.shape[:1], *fed.y.shape[1:]):
+        raise GlocalError(
+            f"{file} does not fit the data: x is {_size(x)} and y is {_size(y)}, and an example "
+            f"of the clients is {_size(fed.x[0])}; give examples like theirs, with their labels."
+        )
+    tokens = not fed.x.is_floating_point()
+    if x.dtype not in (WHOLE if tokens else REAL):
+        wanted = "whole numbers" if tokens else "floating-point numbers"
+        raise GlocalError(f"{file} does not fit the data: x must be {wanted}, not {x.dtype}.")
+    if y.dtype not in WHOLE or int(y.min()) < 0 or int(y.max()) >= fed.classes:
+        raise GlocalError(
+            f"{file} does not fit the data: y must be labels from 0 to {fed.classes - 1}."
+        )
+    x, y = x.to(fed.x), y.to(fed.y)
+    if tokens and (int(x.min()) < 0 or int(x.max()) > int(fed.x.max())):
+        raise GlocalError(f"{file} does not fit the data: x has tokens that no client has.")
+    if not bool(torch.isfinite(x).all()):
+        raise GlocalError(f"{file} is of no use: x holds values that are NaN or infinite.")
+    return x, y
+
+
+def _size(tensor: Tensor) -> str:
+    return "×".join(map(str, tensor.shape)) or "1"
 
 
 def save(made: Made, classes: int, folder: Any) -> None:
