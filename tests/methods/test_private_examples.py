@@ -173,24 +173,21 @@ def test_a_round_without_clients_is_noisy_too_and_counts() -> None:
 
 
 def fit(spec: str | Method, **given: object) -> glocal.Run:
-    both: dict[str, object] = {"model": "mlp(7)", "rounds": 3, "sampled": 2, "poisson": True}
+    both: dict[str, object] = {"model": "mlp(7)", "rounds": 3}
     both |= {"yardstick": "local(lr=0.1,max_epochs=2)", "progress": False, **given}
     return glocal.fit(spec, ragged(), **both)  # type: ignore[arg-type]
 
 
 def test_a_run_says_what_it_spent_and_ends_with_its_budget() -> None:
     spec = "fedevg(spc=1,steps=1)+dp(clip=0.5,noise=2.0"
-    run = fit(f"{spec})")
-    scheme = Scheme("poisson", 6, 2)
-    assert run.summary["epsilon"] == accounting.epsilon(scheme, 2.0, 3, 1e-5)
+    two = accounting.epsilon(Scheme("all", 6, 6), 2.0, 2, 1e-5)
+    run = fit(f"{spec},epsilon={two + 1e-3})")
+    assert run.summary["epsilon"] == two
     spent = run.summary["privacy"]
-    assert (spent["rounds"], spent["clip"], spent["vacuous"]) == (3, 0.5, False)
-    assert (spent["neighbours"], spent["accountant"]) == ("add or remove one client", "PLD")
+    assert (spent["rounds"], spent["clip"], spent["vacuous"]) == (2, 0.5, False)
+    assert (spent["neighbours"], spent["budget_spent"]) == ("add or remove one client", True)
+    assert len(run.history) == 2
     assert "synthetic_accuracy" in run.summary
-    two = accounting.epsilon(scheme, 2.0, 2, 1e-5)
-    ended = fit(f"{spec},epsilon={two + 1e-3})")
-    assert ended.summary["privacy"]["budget_spent"]
-    assert len(ended.history) == 2
 
 
 def bare_memory() -> Method:
