@@ -184,6 +184,27 @@ def variant(
     )
 
 
+def sending(local: Local, message: Callable[[Tree], Tree]) -> Local:
+    """``local``, but beside its update it sends ``message`` of what it would have sent."""
+
+    def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        update, client, extra = local.finish(task, down, carry)
+        return update, client, message(extra)
+
+    return Functions(
+        batch_size=local.batch_size,
+        schedule=local.schedule,
+        phases=local.phases,
+        init=local.init,
+        start=local.start,
+        finish=finish,
+        received=local.received,
+        candidates=local.candidates,
+        solves_when_judged=getattr(local, "solves_when_judged", False),
+        whole_model_in_state=getattr(local, "whole_model_in_state", False),
+    )
+
+
 MOST_EPOCHS = 10_000
 
 

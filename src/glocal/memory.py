@@ -19,6 +19,18 @@ Draw = Callable[[Tree, Setting, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
+class Vector:
+    """How a memory moves by one vector of each client: what privacy can clip and make noisy."""
+
+    message: Callable[[Tree], Params]
+    """What one client would send beside its update, as the named parts of one vector."""
+    like: Callable[[Tree], Params]
+    """Tensors of those parts' shapes, from the server's state: an empty cohort shows none."""
+    move: Callable[[Tree, Params, Setting, Tensor], Tree]
+    """As ``update``, but by the vectors' mean, which is all of the cohort that it is given."""
+
+
+@dataclass(frozen=True)
 class Memory:
     """``init`` at the start, ``broadcast`` into the downlink, ``update`` from the cohort.
 
@@ -33,6 +45,8 @@ class Memory:
     """Whether it is all that travels: the model's own parameters stay at home."""
     draw: Draw | None = None
     """Labelled examples that stand for everybody's data, of methods that make some."""
+    vector: Vector | None = None
+    """Its private way, of a memory that is all that travels; none: privacy is refused."""
 
 
 def no_memory() -> Memory:

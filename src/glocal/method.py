@@ -12,8 +12,8 @@ from typing import Any
 
 from glocal.combine import Combine, mean
 from glocal.errors import GlocalError, shown
-from glocal.local import Local
-from glocal.memory import Memory, no_memory
+from glocal.local import Local, sending
+from glocal.memory import Memory, Vector, no_memory
 from glocal.optim import Optimizer, sgd
 from glocal.privacy import Privacy
 from glocal.sharing import KeepPrivate, Selector, everything
@@ -64,7 +64,7 @@ class Method:
                 f"{self.privacy.name} bounds what one client can change only if all count alike, "
                 f"so {named} cannot go with it: leave the weighting out, or the privacy."
             )
-        if self.memory.name != "none":
+        if self.memory.name != "none" and self.vector is None:
             raise GlocalError(
                 f"{self.privacy.name} protects the update alone, and {self.memory.name} sends more "
                 "than that: use fedavg or fedprox as the base."
@@ -96,12 +96,22 @@ class Method:
             return self.weighting
         return by_examples() if self.combine.weighted else uniform()
 
+    @property
+    def vector(self) -> Vector | None:
+        """What privacy protects in place of the update, where a memory is all that travels."""
+        return self.memory.vector if self.memory.alone and self.privacy is not None else None
+
     def shared_names(self, task: Task) -> frozenset[str]:
         """Which of the task's parameters travel."""
         return frozenset(self.shared.pick(task.names))
 
     def client_half(self, task: Task) -> Local:
-        """The ``Local`` an engine runs: with private layers kept at home, where there are any."""
+        """The ``Local`` an engine runs: with private layers kept at home, where there are any.
+
+        Where privacy protects a memory's vector, a client sends that and nothing else.
+        """
+        if self.vector is not None:
+            return sending(self.local, self.vector.message)
         names = self.shared_names(task)
         if len(names) == len(task.names) or getattr(self.local, "whole_model_in_state", False):
             return self.local

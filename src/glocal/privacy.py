@@ -2,7 +2,8 @@
 
 ``client`` acts on one client's update before it leaves (clip); ``server`` on the combined update
 (noise). Clients count alike, and the sum is divided by the cohort's *expected* size: divided by the
-actual size it would tell who was there.
+actual size it would tell who was there. Where a memory is all that travels (made examples, networks
+that make some), what a client sends for it takes the update's place (``Memory.vector``).
 
 McMahan, Ramage, Talwar, Zhang: *Learning differentially private recurrent language models*, ICLR
 2018. With a cohort ``C``, an expected size ``m`` and ``z_j ~ N(0, 1)`` for each number::

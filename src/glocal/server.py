@@ -65,13 +65,15 @@ def reduce(
 ) -> tuple[Tree, Tensor]:
     """Weigh, protect, combine and apply a cohort's updates; returns the new state and the weights.
 
+    Where privacy protects what a memory moves by, those vectors take the updates' place.
     An empty cohort changes nothing, but where privacy adds noise, which must not tell that nobody
     was there.
     """
     if len(uplink.ids) == 0 and method.privacy is None:
         return server, torch.zeros(0)
     p, weighting = method.weights.weigh(server["weighting"], uplink)
-    updates, privacy = uplink.update, server["privacy"]
+    vector, memory_key = method.vector, rng.fold(key, 2)
+    updates, privacy = uplink.update if vector is None else uplink.extra, server["privacy"]
     said: Tree = {}
     if method.privacy is not None and len(uplink.ids):
         keys = rng.fold(rng.fold(key, 0), uplink.ids)
@@ -80,6 +82,9 @@ def reduce(
     if method.privacy is not None:
         said = tree.map(lambda x: x.sum(0), said)
         update, privacy = method.privacy.server(privacy, update, said, setting, rng.fold(key, 1))
+    if vector is not None:
+        memory = vector.move(server["memory"], update, setting, memory_key)
+        return {**server, "weighting": weighting, "memory": memory, "privacy": privacy}, p
     # The optimiser descends, and an update points the way to go: its negative is the gradient.
     params, opt = method.server_opt.update(
         tree.map(torch.neg, update), server["opt"], server["params"], 1.0
@@ -89,20 +94,19 @@ def reduce(
         "start": server["start"],
         "opt": opt,
         "weighting": weighting,
-        "memory": method.memory.update(server["memory"], uplink, setting, rng.fold(key, 2)),
+        "memory": method.memory.update(server["memory"], uplink, setting, memory_key),
         "privacy": privacy,
     }, p
 
 
-def nobody(server: Tree, ids: Tensor) -> Uplink:
+def nobody(method: Method, server: Tree, ids: Tensor) -> Uplink:
     """What an empty cohort sends."""
-    return Uplink(
-        ids=ids,
-        n=ids,
-        update={k: x.new_zeros(0, *x.shape) for k, x in server["params"].items()},
-        loss=None,
-        extra={},
-    )
+
+    def none(like: Params) -> Params:
+        return {k: x.new_zeros(0, *x.shape) for k, x in like.items()}
+
+    extra = method.vector.like(server["memory"]) if method.vector else {}
+    return Uplink(ids=ids, n=ids, update=none(server["params"]), loss=None, extra=none(extra))
 
 
 def check_privacy(method: Method, task: Task, setting: Setting) -> None:
@@ -110,6 +114,8 @@ def check_privacy(method: Method, task: Task, setting: Setting) -> None:
     if method.privacy is None:
         return
     method.privacy.check(setting)
+    if method.vector is not None:
+        return  # what clients send beside the update is what is protected
     local = method.client_half(task)
     down = broadcast(method, begin(method, task, task.params, setting), 0, setting)
     client = local.init(task, task.params, rng.key(0, next(iter(task.params.values())).device))

@@ -174,7 +174,7 @@ class Training:
             norm = tree.sq_norm(uplink.update).sqrt()
             line["update_norm"] = float(norm / max(1, len(uplink.ids)) ** 0.5)
         else:
-            nothing = server.nobody(progress.server, ids)
+            nothing = server.nobody(method, progress.server, ids)
             progress.server, _ = server.reduce(
                 method, progress.server, nothing, self.setting, self.key(REDUCE, progress.round)
             )

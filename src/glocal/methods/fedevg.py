@@ -17,6 +17,7 @@ gradients are clipped to ±``clip``, and examples kept where data is (pixels fro
 ``high``; ``boxed=false``: anywhere). Algorithm 4.2 as printed has the energies' sign reversed.
 ``reg`` is ours, and 0. A client starts every round at the same weights, not at newly drawn ones
 (``fresh=false``: where it stopped). In tables numbers stay within ±4, categories are shares.
+With ``dp`` clients send exp(s) ∇E alone, clipped as a whole: :func:`glocal.synthetic.examples`.
 """
 
 from __future__ import annotations

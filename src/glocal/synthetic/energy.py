@@ -26,6 +26,21 @@ def gradient(task: Task, w: Params, x: Tensor, y: Tensor) -> Tensor:
     return g.detach()
 
 
+LARGEST = 20.0
+"""Scores count as no more than this where they are not divided by others': exp must be finite."""
+
+
+def weighted_gradient(s: Tensor, g: Tensor) -> Tensor:
+    """``exp(s) ∇E`` of each of M examples: one client's term of the sum in equation 4.13.
+
+    Args:
+        s: [M].
+        g: [M, …].
+    """
+    weight = s.clamp(max=LARGEST).exp()
+    return weight.reshape(*s.shape, *(1,) * (g.dim() - 1)) * g
+
+
 def mixture_gradient(scores: Tensor, gradients: Tensor, n: Tensor) -> Tensor:
     """``Σ_i n_i exp(s_i) ∇E_i / Σ_i n_i exp(s_i)``: equation 4.13, for each of M examples.
 

@@ -10,10 +10,10 @@ from torch import Tensor
 from glocal import rng
 from glocal.errors import GlocalError, unknown
 from glocal.inputs import Inputs, known
-from glocal.memory import Memory
+from glocal.memory import Memory, Vector
 from glocal.optim import not_negative
 from glocal.synthetic import langevin
-from glocal.synthetic.energy import mixture_gradient
+from glocal.synthetic.energy import mixture_gradient, weighted_gradient
 from glocal.types import Params, Tree, Uplink
 from glocal.weighting import Setting
 
@@ -61,6 +61,12 @@ def examples(name: str, moves: Moves) -> Memory:
     """A server's state of M = classes · ``per_class`` labelled examples, which begin as noise.
 
     Clients send ``extra["score"]`` [M], what stands for −E, and ``extra["gradient"]`` [M, …].
+
+    Under privacy (ours; the paper leaves it open) a client's message is one vector of M · D
+    numbers, v_i = exp(s_i) ∇E_i, clipped as a whole; no score goes beside it. The server's g is
+    (Σ v_i + noise) / m with m the expected size of the cohort: n_i is private, so all count alike,
+    and the normaliser of (4.13), which nobody knows, is left out. So g is no mean of gradients but
+    a sum of terms, each as long as its exp(s_i): ``beta`` must fit the clip.
     """
 
     def init(params: Params, setting: Setting, key: Tensor) -> Tree:
@@ -79,8 +85,11 @@ def examples(name: str, moves: Moves) -> Memory:
         return {"examples": {k: v for k, v in state.items() if k != "round"}}
 
     def update(state: Tree, uplink: Uplink, setting: Setting, key: Tensor) -> Tree:
-        inputs = known(setting.inputs, name)
         g = mixture_gradient(uplink.extra["score"], uplink.extra["gradient"], uplink.n)
+        return moved(state, g, setting, key)
+
+    def moved(state: Tree, g: Tensor, setting: Setting, key: Tensor) -> Tree:
+        inputs = known(setting.inputs, name)
         size = langevin.SCHEDULES[moves.schedule](
             moves.first, moves.last, state["round"], setting.rounds
         )
@@ -91,7 +100,12 @@ def examples(name: str, moves: Moves) -> Memory:
     def draw(state: Tree, setting: Setting, key: Tensor) -> tuple[Tensor, Tensor]:
         return moves.room(known(setting.inputs, name)).decided(state["x"]), state["y"]
 
-    return Memory(name, init, broadcast, update, alone=True, draw=draw)
+    private = Vector(
+        message=lambda extra: {"v": weighted_gradient(extra["score"], extra["gradient"])},
+        like=lambda state: {"v": state["x"]},
+        move=lambda state, mean, setting, key: moved(state, mean["v"], setting, key),
+    )
+    return Memory(name, init, broadcast, update, alone=True, draw=draw, vector=private)
 
 
 def balanced(classes: int, per_class: int, device: torch.device) -> Tensor:

@@ -19,7 +19,7 @@ from glocal import rng, tree
 from glocal.combine import weighted_sum
 from glocal.inputs import known
 from glocal.local import LocalSGD, Phase, variant
-from glocal.memory import Memory
+from glocal.memory import Memory, Vector
 from glocal.method import Method
 from glocal.optim import Optimizer
 from glocal.sharing import nothing
@@ -139,7 +139,10 @@ def travelling(
 
 
 def averaged(name: str, design: Design) -> Memory:
-    """The server's networks: drawn at the start, moved by the mean change, a source of examples."""
+    """The server's networks: drawn at the start, moved by the mean change, a source of examples.
+
+    Under privacy a client's change of all networks is one vector, and all clients count alike.
+    """
 
     def init(params: Params, setting: Setting, key: Tensor) -> Tree:
         inputs = known(setting.inputs, name)
@@ -165,9 +168,17 @@ def averaged(name: str, design: Design) -> Memory:
             x = networks.shades(nets.generator(state["networks"]["generator"], z, y))
         return langevin.room(inputs, None, None).decided(x), y
 
-    return Memory(
-        name, init, lambda state: {"networks": state["networks"]}, update, alone=True, draw=draw
-    )
+    def broadcast(state: Tree) -> Tree:
+        return {"networks": state["networks"]}
+
+    def move(state: Tree, mean: Params, setting: Setting, key: Tensor) -> Tree:
+        return tree.add(state, tree.unflatten(mean))
+
+    def flat(nets: Tree) -> Params:
+        return dict(tree.flatten(nets))
+
+    private = Vector(message=flat, like=flat, move=move)
+    return Memory(name, init, broadcast, update, alone=True, draw=draw, vector=private)
 
 
 def classes_of(nets: Tree, code: int) -> int:
