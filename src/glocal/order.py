@@ -40,7 +40,7 @@ def no_tick(done: int, total: int) -> None:
     """Say nothing."""
 
 
-CHECKED = ("fraction", "sampled", "poisson", "engine", "device", "validate_every", "new_test")
+CHECKED = ("sampled", "poisson", "validate_every", "new_test")
 """What is plain text or a number, and checked nowhere else."""
 
 
