@@ -284,10 +284,12 @@ class Bench:
         labels = torch.arange(fed.classes).repeat_interleave(len(self.snapshots[0]) // fed.classes)
         chosen = sorted({int(i) for i in np.linspace(0, len(self.snapshots) - 1, 6)})
         blocks = [
-            sheet.block(torch.from_numpy(self.snapshots[i]) / 255, labels, fed.classes, 4)
+            sheet.block(
+                sheet.enlarged(torch.from_numpy(self.snapshots[i]) / 255), labels, fed.classes, 4
+            )
             for i in chosen
         ]
-        blocks.append(sheet.block(x, y, fed.classes, 10))
+        blocks.append(sheet.block(sheet.enlarged(x), y, fed.classes, 10))
         sheet.write_png(self.folder / "synthetic.png", sheet.side_by_side(blocks))
         own = outcomes(training.task, fed, training.engine, training.models(progress), pool=False)
         held = torch.cat([fed.x[fed.test.rows], fed.x[fed.val.rows]])
@@ -304,7 +306,8 @@ class Bench:
             "own_models_accuracy": sum(own.metrics["accuracy"]) / len(fed),
             "params_up_a_round": sum(progress.ledger.up[-1].values()) // len(fed),
             "params_down_a_round": sum(progress.ledger.down[-1].values()) // len(fed),
-            "model_parameters": tree.count(training.task.params),
+            # FedAvg sends its whole network, here the clients' one, both ways.
+            "fedavg_params_up_a_round": tree.count(training.task.params),
             "nearness": judge.nearness(x, trained, held, judged.key),
             "membership": judge.membership(x, trained, held),
             "seconds": {k: round(v, 1) for k, v in self.spent.items()},
@@ -367,6 +370,7 @@ def main() -> None:
         if not result["done"]:
             print(f"stopped in round {result['round']} of {asked.rounds}: start it again to go on")
         keep = ("synthetic_accuracy", "frechet", "own_models_accuracy", "params_up_a_round")
+        keep = (*keep, "fedavg_params_up_a_round")
         print({k: result[k] for k in keep}, result["nearness"], result["membership"], sep="\n")
 
 

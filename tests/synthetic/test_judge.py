@@ -73,6 +73,14 @@ def test_membership_is_a_count_of_pairs() -> None:
     assert found["tpr_at_1"] == pytest.approx(1 / 3)
 
 
+def test_small_pictures_are_enlarged_and_large_ones_are_not() -> None:
+    x = torch.rand(3, 1, 8, 6)
+    large = sheet.enlarged(x)
+    assert large.shape == (3, 1, 24, 18)
+    assert torch.equal(large[..., 1::3, 2::3], x)
+    assert torch.equal(sheet.enlarged(large), large)
+
+
 def test_a_contact_sheet_has_a_row_for_each_class(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     x = torch.arange(4).view(4, 1, 1, 1).expand(4, 1, 3, 5) / 3

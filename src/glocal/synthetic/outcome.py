@@ -139,4 +139,5 @@ def save(made: Made, classes: int, folder: Any) -> None:
     kept = {"x": made.x.detach().cpu().contiguous(), "y": made.y.cpu().contiguous()}
     save_file(kept, folder / "synthetic.safetensors")
     if made.x.dim() == 4 and made.x.shape[1] in (1, 3):
-        sheet.write_png(folder / "synthetic.png", sheet.block(made.x, made.y, classes, 10))
+        pixels = sheet.block(sheet.enlarged(made.x), made.y, classes, 10)
+        sheet.write_png(folder / "synthetic.png", pixels)

@@ -20,6 +20,16 @@ GAP = 2
 """White pixels between pictures; between blocks four times as many."""
 
 
+TILE = 24
+"""Pixels that a picture is high, about: smaller ones are enlarged."""
+
+
+def enlarged(x: Tensor) -> Tensor:
+    """Small pictures with each pixel drawn several times, so that a person can see them."""
+    times = max(1, TILE // x.shape[-2])
+    return x.repeat_interleave(times, -2).repeat_interleave(times, -1)
+
+
 def block(x: Tensor, y: Tensor, classes: int, columns: int) -> Tensor:
     """The first ``columns`` examples of every class, as grey or coloured pixels (uint8)."""
     if x.dim() != 4 or x.shape[1] not in (1, 3):
