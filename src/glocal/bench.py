@@ -49,6 +49,7 @@ class Case:
     examples: int
     batch_size: int
     classes: int = 10
+    momentum: float = 0.0
 
     def __str__(self) -> str:
         shape = "×".join(map(str, self.input_shape))
@@ -126,16 +127,16 @@ Round = Callable[[], Params]
 
 def _measure(case: Case, repeats: int, tick: Callable[[int], None]) -> dict[str, Any]:
     module = models.build(case.model, input_shape=case.input_shape, classes=case.classes)
-    task, fed, key = Task(module), _data(case), rng.key(1)
+    task, fed, key = Task(module), data(case), rng.key(1)
     auto = engines.resolve("auto", task, fed.x.device)
     rounds: dict[str, Round] = {
-        "loop": _loop_round(case, module, fed, key),
-        "sequential": _engine_round(case, task, fed, key, engines.Sequential()),
-        "vectorised": _engine_round(case, task, fed, key, engines.Vectorised()),
-        "auto": _engine_round(case, task, fed, key, auto),
+        "loop": loop_round(case, module, fed, key),
+        "sequential": engine_round(case, task, fed, key, engines.Sequential()),
+        "vectorised": engine_round(case, task, fed, key, engines.Vectorised()),
+        "auto": engine_round(case, task, fed, key, auto),
     }
     ends = {who: one_round() for who, one_round in rounds.items()}  # the warm-up
-    losses, difference = _same_work(case, task, fed, ends)
+    losses, difference = same_work(case, task, fed, ends)
     tick(1)
     times: dict[str, list[float]] = {who: [] for who in rounds}
     for r in range(repeats):
@@ -155,7 +156,7 @@ def _measure(case: Case, repeats: int, tick: Callable[[int], None]) -> dict[str,
     }
 
 
-def _data(case: Case) -> Federation:
+def data(case: Case) -> Federation:
     """Random inputs and labels; whole numbers for a language model, whose classes are tokens."""
     draw = torch.Generator().manual_seed(0)
     n = case.clients * case.examples
@@ -182,21 +183,26 @@ def _data(case: Case) -> Federation:
     )
 
 
-def _loop_round(case: Case, module: nn.Module, fed: Federation, key: Tensor) -> Round:
+def loop_round(case: Case, module: nn.Module, fed: Federation, key: Tensor) -> Round:
     """The loop as people write it, with nothing of glocal's in what is timed.
 
     It is given the order of the examples that the engines will draw, so that the batches are the
     same; drawing it is left out of its time, which is in its favour.
     """
-    ids = torch.arange(case.clients)
+    ids = torch.arange(case.clients, device=key.device)
     keys = rng.fold(rng.fold(key, ids), 0)  # a client's key, then its first phase's
     batches = plan(fed.train, ids, keys, 1, case.batch_size)
     orders = [batches.rows[i][batches.weight[i] > 0] for i in range(case.clients)]
-    return lambda: plain_loop(module, fed.x, fed.y_train, orders, case.batch_size)
+    return lambda: plain_loop(module, fed.x, fed.y_train, orders, case.batch_size, case.momentum)
 
 
 def plain_loop(
-    initial: nn.Module, x: Tensor, y: Tensor, orders: Sequence[Tensor], batch_size: int
+    initial: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    orders: Sequence[Tensor],
+    batch_size: int,
+    momentum: float = 0.0,
 ) -> Params:
     """Train a copy of the model on each client's shuffled rows in turn; average by examples."""
     model = copy.deepcopy(initial)
@@ -205,7 +211,7 @@ def plain_loop(
     collected = []
     for order in orders:
         model.load_state_dict(start)
-        optimiser = torch.optim.SGD(model.parameters(), lr=RATE)
+        optimiser = torch.optim.SGD(model.parameters(), lr=RATE, momentum=momentum)
         own_x, own_y = x[order], y[order]
         for a in range(0, len(order), batch_size):
             optimiser.zero_grad()
@@ -223,16 +229,16 @@ def plain_loop(
     }
 
 
-def _engine_round(case: Case, task: Task, fed: Federation, key: Tensor, engine: Engine) -> Round:
+def engine_round(case: Case, task: Task, fed: Federation, key: Tensor, engine: Engine) -> Round:
     """The round as :mod:`glocal.train` runs it: broadcast, train the cohort, reduce."""
-    method = fedavg(lr=RATE, batch_size=case.batch_size, epochs=1)
+    method = fedavg(lr=RATE, batch_size=case.batch_size, epochs=1, momentum=case.momentum)
     setting = Setting(case.clients, 1.0, 1)
-    ids = torch.arange(case.clients)
-    state = server.begin(method, task, task.params, setting)
+    ids = torch.arange(case.clients, device=key.device)
+    state, local = server.begin(method, task, task.params, setting), method.client_half(task)
 
     def one_round() -> Params:
         down = server.broadcast(method, state, 0, setting)
-        work = Work(task, method.client_half(task), fed, down, ids, {}, key)
+        work = Work(task, local, fed, down, ids, {}, key)
         uplink, _ = engine.round(work)
         after, _ = server.reduce(method, state, uplink, setting, key)
         params: Params = after["params"]
@@ -241,7 +247,7 @@ def _engine_round(case: Case, task: Task, fed: Federation, key: Tensor, engine: 
     return one_round
 
 
-def _same_work(
+def same_work(
     case: Case, task: Task, fed: Federation, ends: dict[str, Params]
 ) -> tuple[dict[str, float], float]:
     """Everybody's loss on all data after the round, and the largest difference of a parameter."""

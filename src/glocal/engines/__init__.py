@@ -13,7 +13,7 @@ from glocal.task import Task
 
 __all__ = ["Engine", "Sequential", "Vectorised", "Work", "choose", "resolve"]
 
-NAMES = ("auto", "sequential", "vectorised")
+NAMES = ("auto", "sequential", "vectorised", "compiled")
 
 DENSE_LIMIT = 1_000_000
 """Parameters up to which stacking dense and recurrent layers pays on a CPU: it gains or ties in all
@@ -39,5 +39,6 @@ def resolve(name: str, task: Task, device: torch.device) -> Engine:
     if name not in NAMES:
         raise unknown("engine", name, NAMES)
     if name == "auto":
-        name = choose(task, device)
-    return Sequential() if name == "sequential" else Vectorised()
+        chosen = choose(task, device)
+        return Sequential() if chosen == "sequential" else Vectorised(compiled=None)
+    return Sequential() if name == "sequential" else Vectorised(compiled=name == "compiled")

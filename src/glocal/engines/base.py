@@ -18,6 +18,18 @@ from glocal.types import Downlink, Params, Tree, Uplink
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """What is known of a training beforehand, for an engine to prepare for."""
+
+    steps: int
+    """Steps of the longest client, in all rounds together."""
+    cohort: int
+    """Clients in a round, as expected."""
+    varies: bool = False
+    """Whether rounds have more and fewer than that."""
+
+
+@dataclass(frozen=True)
 class Work:
     """One round for one cohort."""
 
@@ -32,6 +44,8 @@ class Work:
     key: Tensor
     """The round's key: a client's own is ``fold(key, id)``."""
     needs_loss: bool = False
+    ahead: Ahead | None = None
+    """Of the training that this round is one of; None: it stands alone."""
 
     @property
     def keys(self) -> Tensor:

@@ -7,15 +7,20 @@ would move it all the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 
 from glocal import rng, tree
-from glocal.engines.base import PIECE, Look, Work, padded_rows
+from glocal.engines.base import PIECE, Ahead, Look, Work, padded_rows
 from glocal.engines.batches import Batches, plan
+from glocal.engines.blocks import WASTE
+from glocal.engines.compiling import pays
+from glocal.engines.program import Program
 from glocal.engines.sequential import Sequential, client_message
 from glocal.errors import ClientError, GlocalError
 from glocal.local import Local, Phase
@@ -23,7 +28,10 @@ from glocal.task import Task
 from glocal.types import Carry, Downlink, Params, Tree, Uplink
 
 MEMORY = 4 << 30
-"""Bytes of stacked models a cohort may take at once; larger cohorts run in chunks."""
+"""Bytes of stacked models a cohort may take at once on a CPU; larger cohorts run in chunks."""
+
+KEPT = 4
+"""Programs that stay: each has buffers for a cohort."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,17 @@ class Vectorised:
     """One program for the whole cohort, or for ``chunk`` clients at a time."""
 
     chunk: int | None = None
-    name = "vectorised"
+    compiled: bool | None = False
+    """Whether steps are compiled; None: where the run is long enough to pay for it."""
+    programs: OrderedDict[Any, Program] = field(
+        default_factory=OrderedDict, compare=False, repr=False
+    )
+    """Those of the last few trainings, kept from round to round."""
+
+    @property
+    def name(self) -> str:
+        """Those whose results may differ in the last digit have different names."""
+        return "compiled" if self.compiled else "vectorised"
 
     def round(self, work: Work) -> tuple[Uplink, Tree]:
         """The cohort's round."""
@@ -57,7 +75,7 @@ class Vectorised:
         stage = ["start"]
         try:
             with torch.no_grad():
-                return _cohort(work, stage)
+                return self._cohort(work, stage)
         except GlocalError:
             raise
         except Exception as error:  # whatever a method or a model raises
@@ -91,31 +109,57 @@ class Vectorised:
             parts = [vmap(look)(models, x[r], y[r]) for r in torch.split(rows, piece, dim=1)]
             return tree.map(lambda *leaf: torch.cat(leaf, 1), parts[0], *parts[1:])
 
+    def _cohort(self, work: Work, stage: list[str]) -> tuple[Uplink, Tree]:
+        loss = None
+        if work.needs_loss:
+            stage[0] = "loss of the received model"
+            loss = _received_loss(work)
+        stage[0] = "training"
+        program = self._program(work)
+        uplink, states = _called(work, stage) if program is None else program.round(work)
+        return replace(uplink, loss=loss), states
+
+    def _program(self, work: Work) -> Program | None:
+        """The training's program, made at its first round; None: steps are called one by one."""
+        ahead = work.ahead or Ahead(steps=0, cohort=len(work.ids))
+        device = work.ids.device
+        compiles = pays(ahead.steps, device) if self.compiled is None else self.compiled
+        if device.type != "cuda" and not compiles:
+            return None
+        # Objects by identity: the program holds them, so no other can have their place.
+        key = (id(work.local), id(work.task), id(work.fed), ahead, compiles)
+        if key not in self.programs:
+            while len(self.programs) >= KEPT:
+                self.programs.popitem(last=False)
+            self.programs[key] = Program(work, ahead, compiles, _chunk(work.task.params))
+        self.programs.move_to_end(key)
+        return self.programs[key]
+
 
 def _chunk(params: Params) -> int:
     """Clients whose models, gradients and optimiser state fit the bound."""
-    return max(1, MEMORY // (6 * 4 * max(1, tree.count(params))))
+    first = next(iter(params.values()), None)
+    room = MEMORY
+    if first is not None and first.device.type == "cuda":
+        # Of all the card has, not of what is free: the same run must be cut the same way.
+        room = torch.cuda.get_device_properties(first.device).total_memory // 2
+    return max(1, room // (6 * 4 * max(1, tree.count(params))))
 
 
-def _cohort(work: Work, stage: list[str]) -> tuple[Uplink, Tree]:
+def _called(work: Work, stage: list[str]) -> tuple[Uplink, Tree]:
+    """The client's half of a round, every step of all clients as one call."""
     task, local, fed, down = work.task, work.local, work.fed, work.down
     keys = work.keys
-    loss = None
-    if work.needs_loss:
-        stage[0] = "loss of the received model"
-        loss = _received_loss(work)
     stage[0] = "start"
     carry: Carry = vmap(lambda client, _: local.start(task, down, client))(work.states, keys)
     for p, phase in enumerate(local.phases):
         phase_keys = rng.fold(keys, p)
         batches = plan(fed.train, work.ids, phase_keys, phase.epochs, local.batch_size, phase.steps)
-        total = batches.rows.shape[1]
-        step_keys = rng.fold(
-            rng.fold(phase_keys, -2).unsqueeze(-1), torch.arange(total, device=keys.device)
-        )
+        times = torch.arange(batches.rows.shape[1], device=keys.device)
+        step_keys = rng.fold(rng.fold(phase_keys, -2).unsqueeze(-1), times)
         step = vmap(_bound(task, down, phase))
         racing = _Racing(batches, step_keys, carry)
-        for t in range(total):
+        for t in range(len(times)):
             stage[0] = f"{phase.name}, step {t}"
             racing.retire(t)
             rows = racing.rows[:, t]
@@ -124,8 +168,8 @@ def _cohort(work: Work, stage: list[str]) -> tuple[Uplink, Tree]:
         carry = racing.everybody()
     stage[0] = "finish"
     update, states, extra = vmap(lambda c, _: local.finish(task, down, c))(carry, keys)
-    n = (fed.train.start[1:] - fed.train.start[:-1]).to(keys.device)[work.ids]
-    return Uplink(ids=work.ids, n=n, update=update, loss=loss, extra=extra), states
+    n = fed.train.start[work.ids + 1] - fed.train.start[work.ids]
+    return Uplink(ids=work.ids, n=n, update=update, loss=None, extra=extra), states
 
 
 class _Racing:
@@ -140,11 +184,11 @@ class _Racing:
         self.shortest = int(self.steps.min())
 
     def retire(self, t: int) -> None:
-        """Set the finished aside once they are half of the stack: they would only cost time."""
+        """Set the finished aside once they cost more time than that takes."""
         if t < self.shortest:
             return
         live = self.steps[self.who] > t
-        if int(live.sum()) * 2 > len(self.who):
+        if int(live.sum()) * (1 + WASTE) > len(self.who):
             return
         here = live.to(self.rows.device)
         self.finished.append((self.who[~live], tree.row(self.carry, ~here)))

@@ -1,0 +1,185 @@
+"""One round of local training on a GPU: a plain PyTorch loop against glocal, and the floor.
+
+python benchmarks/gpu.py --json out.json            all cases, medians of 5 interleaved rounds
+python benchmarks/gpu.py --only mlp-10 --repeats 3
+
+The *floor* is the time in which the card could move the bytes, or do the arithmetic, that the round
+cannot do without, at the rates measured in the same run. Bytes: in every step each client's weights
+are read forward and backward, its gradients written and read, its momentum and its weights read and
+written: eight times the model. Arithmetic: what torch counts for forward and backward.
+
+Everybody trains the same cohort on the same mini-batches with SGD and momentum, and must end at the
+same parameters, checked in full single precision. Times are with torch's own settings (convolutions
+in TF32, matrix products in single precision) for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from glocal import bench, engines, models, rng
+from glocal.bench import Case
+from glocal.task import Task, cross_entropy
+
+CASES = (
+    Case("mlp-100", "mlp(512, 256, 256, 128)", (784,), 100, 600, 10, momentum=0.9),
+    Case("mlp-10", "mlp(512, 256, 256, 128)", (784,), 10, 600, 10, momentum=0.9),
+    Case("lenet-100", "lenet", (3, 32, 32), 100, 500, 50, momentum=0.9),
+    Case("cnn-100", "cnn", (3, 32, 32), 100, 400, 10, momentum=0.9),
+)
+LEAST = {"mlp-100": 100, "mlp-10": 65, "lenet-100": 40, "cnn-100": 16}
+"""How many times as fast as the loop each is meant to be, at least."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write the result to this file")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--loop-repeats", type=int, default=3, help="of the loop, which is slow")
+    parser.add_argument("--only", nargs="+", help="names of the cases to run")
+    parser.add_argument("--device", default="cuda", help="cpu: to try the script out")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    rates = {"bytes": bandwidth(device), "operations": arithmetic(device)}
+    card = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
+    print(
+        f"{card}, torch {torch.__version__}: {rates['bytes'] / 1e12:.2f} TB/s copied, "
+        f"{rates['operations'] / 1e12:.1f} TFLOP/s in single precision",
+        flush=True,
+    )
+    results = []
+    for case in CASES:
+        if options.only and case.name not in options.only:
+            continue
+        results.append(measure(case, device, rates, options.repeats, options.loop_repeats))
+        print(line(results[-1]), flush=True)
+    if options.json:
+        whole = {"card": card, "torch": torch.__version__, **rates, "cases": results}
+        options.json.write_text(json.dumps(whole, indent=2) + "\n")
+
+
+def line(found: dict[str, Any]) -> str:
+    """A case's figures as text."""
+    ways = ", ".join(
+        f"{way} {found[f'{way}_ms']:.1f} ms ({found['loop_ms'] / found[f'{way}_ms']:.0f}x, "
+        f"{100 * found['floor_ms'] / found[f'{way}_ms']:.0f} % of the floor's speed, "
+        f"ready after {found[f'{way}_first_s']:.1f} s)"
+        for way in ("vectorised", "compiled")
+    )
+    return (
+        f"{found['name']}: loop {found['loop_ms']:.0f} ms, {ways}; floor {found['floor_ms']:.1f} "
+        f"ms by {found['floor_by']}; parameters at most {found['difference']:.1e} apart; at least "
+        f"{LEAST[found['name']]}x wanted"
+    )
+
+
+def measure(
+    case: Case, device: torch.device, rates: dict[str, float], repeats: int, loop_repeats: int
+) -> dict[str, Any]:
+    """Time every contestant on a case, after checking that they do the same."""
+    module = models.build(case.model, input_shape=case.input_shape, classes=case.classes)
+    module = module.to(device)
+    task, fed, key = Task(module), bench.data(case).to(device), rng.key(1, device)
+    make = {
+        "loop": lambda: bench.loop_round(case, module, fed, key),
+        "vectorised": lambda: engine_round(case, task, fed, key, "vectorised"),
+        "compiled": lambda: engine_round(case, task, fed, key, "compiled"),
+    }
+    with full_precision():
+        ends = {who: one()() for who, one in make.items()}
+        losses, difference = bench.same_work(case, task, fed, ends)
+    rounds = {who: one() for who, one in make.items()}
+    first = {who: timed(one, device) for who, one in rounds.items()}
+    times: dict[str, list[float]] = {who: [] for who in rounds}
+    for r in range(max(repeats, loop_repeats)):
+        for who, one in rounds.items():
+            if r < (loop_repeats if who == "loop" else repeats):
+                times[who].append(timed(one, device))
+    least = floor(case, task, fed, rates)
+    peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
+    return {
+        "name": case.name,
+        "case": str(case),
+        "parameters": sum(p.numel() for p in module.parameters()),
+        **{f"{who}_ms": 1e3 * statistics.median(each) for who, each in times.items()},
+        **{f"{who}_first_s": seconds for who, seconds in first.items()},
+        **{f"loss_{who}": loss for who, loss in losses.items()},
+        "difference": difference,
+        "peak_gib": peak / 2**30,
+        **least,
+    }
+
+
+def engine_round(case: Case, task: Task, fed: Any, key: Any, name: str) -> bench.Round:
+    """A round with an engine of its own, so that what it keeps is its own."""
+    engine = engines.resolve(name, task, fed.x.device)
+    return bench.engine_round(case, task, fed, key, engine)
+
+
+def floor(case: Case, task: Task, fed: Any, rates: dict[str, float]) -> dict[str, Any]:
+    """What bounds the round, and the time that takes."""
+    steps = -(-case.examples // case.batch_size)
+    params = {k: v.requires_grad_() for k, v in task.params.items()}
+    x, y = fed.x[: case.batch_size], fed.y[: case.batch_size]
+    with FlopCounterMode(display=False) as counter:
+        cross_entropy(task.predict(params, x), y).mean().backward()
+    operations = counter.get_total_flops() * steps * case.clients
+    moved = 8 * 4 * sum(p.numel() for p in params.values()) * steps * case.clients
+    seconds = {"bytes": moved / rates["bytes"], "operations": operations / rates["operations"]}
+    by = max(seconds, key=lambda k: seconds[k])
+    return {"floor_ms": 1e3 * seconds[by], "floor_by": by, "moved": moved, "flops": operations}
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Convolutions and matrix products in single precision throughout."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
+def timed(one: Callable[[], Any], device: torch.device) -> float:
+    """Seconds, until the device is done."""
+    synchronise(device)
+    began = time.perf_counter()
+    one()
+    synchronise(device)
+    return time.perf_counter() - began
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def bandwidth(device: torch.device) -> float:
+    """Bytes a second in a large copy, read and written counted."""
+    big = torch.zeros((1 << 30 if device.type == "cuda" else 1 << 24) // 4, device=device)
+    other = torch.empty_like(big)
+    times = [timed(lambda: other.copy_(big), device) for _ in range(20)]
+    return 2 * big.nbytes / statistics.median(times)
+
+
+def arithmetic(device: torch.device) -> float:
+    """Operations a second in a large product of single precision."""
+    n = 8192 if device.type == "cuda" else 512
+    a = torch.randn(n, n, device=device)
+    times = [timed(lambda: a @ a, device) for _ in range(10)]
+    return 2 * n**3 / statistics.median(times)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""A function of tensors as one compiled program.
+
+The function is traced by running it on tensors without data, so that whatever can be vmapped can be
+compiled, and TorchInductor makes the program: C++ on a CPU, Triton on a GPU. Shapes are fixed.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal.engines.captured import say
+
+InPlace = Callable[..., None]
+"""Changes some of the tensors it is given."""
+
+LONG = {"cpu": 10_000, "cuda": 40_000}
+"""Steps in all from which compiling pays (docs/speed.md has the numbers): it takes about as long as
+several thousand uncompiled steps of the same model, whatever the model."""
+
+
+def pays(steps: int, device: torch.device) -> bool:
+    """The rule: of the length of the run and the device alone, never of a clock."""
+    return steps >= LONG.get(device.type, sys.maxsize)
+
+
+def compiled(function: InPlace, inputs: Sequence[Tensor]) -> InPlace:
+    """``function`` of tensors like these, compiled; as it is where that fails.
+
+    The inputs are used for a first call, so some of them are changed.
+    """
+    try:
+        with _quiet():
+            return _compiled(function, inputs)
+    except Exception as error:  # whatever tracing, a missing compiler or a backend raises
+        reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+        say(f"the training step cannot be compiled here ({reason[:160]}): it goes on uncompiled.")
+        return function
+
+
+def _compiled(function: InPlace, inputs: Sequence[Tensor]) -> InPlace:
+    # Imported here: the compiler takes seconds to import, and most runs are too short for it.
+    from torch._inductor import config
+    from torch._inductor.compile_fx import compile_fx
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    def traced(*tensors: Tensor) -> tuple[()]:
+        function(*tensors)
+        return ()
+
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    shapes = [mode.from_tensor(t, static_shapes=True) for t in inputs]
+    with torch.no_grad():
+        with mode:
+            graph = make_fx(traced, _allow_non_fake_inputs=True)(*shapes)
+        with config.patch(unroll_reductions_threshold=THIN + 1):
+            program: Any = compile_fx(graph, shapes, decompositions=_rules(inputs[0].device))
+            program(*inputs)  # the first call makes it
+    made: InPlace = program
+    return made
+
+
+THIN = 16
+"""Terms up to which a sum is written out inside a kernel."""
+
+
+def _rules(device: torch.device) -> dict[Any, Callable[..., Any]]:
+    """How operations are taken apart before kernels are made of them.
+
+    On a GPU, a gradient of weights is a sum over the few examples of a mini-batch. As a product of
+    matrices it would go to memory and back; written out, it is made where the weights are updated.
+    """
+    from torch._inductor.decomposition import select_decomp_table
+
+    def bmm(a: Tensor, b: Tensor) -> Any:
+        thin = a.shape[2] <= THIN and a.shape[1] * b.shape[2] >= 16 * a.shape[2]
+        return (a.unsqueeze(-1) * b.unsqueeze(1)).sum(2) if thin else NotImplemented
+
+    rules: dict[Any, Callable[..., Any]] = dict(select_decomp_table())
+    if device.type == "cuda":
+        rules[torch.ops.aten.bmm.default] = bmm
+    return rules
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Whatever goes wrong is said in a line of ours."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,240 @@
+"""The client's half of a round as programs of fixed shapes, kept from round to round.
+
+Clients are cut into blocks (:mod:`glocal.engines.blocks`), and what is trained lies in buffers that
+a step changes in place. The step is compiled where that pays. On a GPU it is captured as a CUDA
+graph, one for each number of blocks that are still at work, with the blocks side by side on streams
+of their own; what comes before and after the steps is captured too. So a step costs one launch,
+whatever the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from glocal import rng, tree
+from glocal.engines.base import Ahead, Work
+from glocal.engines.batches import Room, plan
+from glocal.engines.blocks import Layout, width
+from glocal.engines.captured import Captured, record
+from glocal.engines.compiling import InPlace, compiled
+from glocal.local import Phase
+from glocal.task import Task
+from glocal.types import Carry, Downlink, Tree, Uplink
+
+
+@dataclass
+class _Plan:
+    """The mini-batches of one block in one phase: time first, so that a step's are contiguous."""
+
+    rows: Tensor
+    """[steps, width, batch]"""
+    weight: Tensor
+    keys: Tensor
+    """[steps, width]"""
+    steps: Tensor
+    """[width] how many each client has."""
+
+
+class Program:
+    """All rounds of one training: one client half on one federation."""
+
+    def __init__(self, work: Work, ahead: Ahead, compiles: bool, widest: int) -> None:
+        self.task, self.local, self.fed = work.task, work.local, work.fed
+        self.device = work.ids.device
+        self.compiles = compiles
+        self.phases = self.local.phases
+        self.rooms = [Room.of(self.fed.train, p, self.local.batch_size) for p in self.phases]
+        longest = max(range(len(self.phases)), key=lambda p: self.rooms[p].steps)
+        wide = width(self.fed.train, self.phases[longest], self.rooms[longest].batch, ahead)
+        self.width = min(wide, widest)
+        self.counts = self.fed.train.counts().cpu()
+        self.down = tree.map(torch.clone, work.down)
+        self.carries: list[Carry] = []
+        self.plans: list[list[_Plan]] = [[] for _ in self.phases]
+        self.t = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.steps: dict[int, InPlace] = {}
+        self.graphs: dict[tuple[int, int], Callable[[], None]] = {}
+        self.begin = Captured(self._begin, self.device)
+        self.lay = [Captured(self._laying(p), self.device) for p in range(len(self.phases))]
+        self.finish = Captured(self._finish, self.device)
+
+    def round(self, work: Work) -> tuple[Uplink, Tree]:
+        """A cohort's updates and new states."""
+        layout = Layout.of(self.counts[work.ids.cpu()], self.width, self.device)
+        ids, states = work.ids, work.states
+        if layout.moved:
+            ids, states = ids[layout.order], tree.row(states, layout.order)
+        torch._foreach_copy_(tree.leaves(self.down), _in_order(self.down, work.down))
+        # How many places are somebody's, and the round's key, as tensors: a graph reads them.
+        real = torch.tensor(len(work.ids), device=self.device)
+        cohort = {"ids": ids, "key": work.key, "real": real}
+        if len(self.carries) < layout.blocks:
+            self._make_room(work, layout.blocks)
+        self.begin({**cohort, "states": states})
+        for p in range(len(self.phases)):
+            self.lay[p](cohort)
+            self._train(p, layout)
+        sent = self.finish(cohort)
+        # A copy in any case: what a graph gives back is overwritten in the next round.
+        update, states, extra = (tree.row(part, layout.places) for part in sent)
+        n = self.fed.train.start[work.ids + 1] - self.fed.train.start[work.ids]
+        return Uplink(ids=work.ids, n=n, update=update, loss=None, extra=extra), states
+
+    def _make_room(self, work: Work, blocks: int) -> None:
+        """Buffers for so many blocks."""
+        one = tree.row(work.states, slice(1))
+        carry = self._started(one, work.keys[:1])
+        shape = (self.width,)
+        while len(self.carries) < blocks:
+            self.carries.append(_zeros(carry, self.width))
+            for plans, room in zip(self.plans, self.rooms, strict=True):
+                size = (room.steps, self.width, room.batch)
+                plans.append(
+                    _Plan(
+                        torch.zeros(size, dtype=torch.int64, device=self.device),
+                        torch.zeros(size, device=self.device),
+                        torch.zeros(size[:2], dtype=torch.int64, device=self.device),
+                        torch.zeros(shape, dtype=torch.int64, device=self.device),
+                    )
+                )
+
+    def _started(self, states: Tree, keys: Tensor) -> Carry:
+        def one(client: Tree, _: Tensor) -> Carry:
+            return self.local.start(self.task, self.down, client)
+
+        started: Carry = vmap(one)(states, keys)
+        return started
+
+    def _begin(self, cohort: Tree) -> None:
+        """What is trained, into the blocks."""
+        carry = self._started(cohort["states"], rng.fold(cohort["key"], cohort["ids"]))
+        for b, mine in enumerate(self.carries[: len(cohort["ids"]) // self.width]):
+            part = tree.row(carry, slice(b * self.width, (b + 1) * self.width))
+            tree.map(lambda to, what: to.copy_(what), mine, part)
+
+    def _laying(self, p: int) -> Callable[[Tree], None]:
+        """How a phase's mini-batches are drawn, into the blocks."""
+        phase, room = self.phases[p], self.rooms[p]
+
+        def lay(cohort: Tree) -> None:
+            ids = cohort["ids"]
+            keys = rng.fold(rng.fold(cohort["key"], ids), p)
+            drawn = plan(self.fed.train, ids, keys, phase.epochs, room.batch, phase.steps, room)
+            times = torch.arange(room.steps, device=self.device)
+            step_keys = rng.fold(rng.fold(keys, -2).unsqueeze(-1), times)
+            there = torch.arange(len(ids), device=self.device) < cohort["real"]
+            steps = torch.where(there, drawn.steps, 0)
+            for b in range(len(ids) // self.width):
+                cut, to = slice(b * self.width, (b + 1) * self.width), self.plans[p][b]
+                to.rows.copy_(drawn.rows[cut].transpose(0, 1))
+                to.weight.copy_(drawn.weight[cut].transpose(0, 1))
+                to.keys.copy_(step_keys[cut].T)
+                to.steps.copy_(steps[cut])
+
+        return lay
+
+    def _train(self, p: int, layout: Layout) -> None:
+        """All steps of a phase."""
+        longest = self._longest(p, layout)
+        self.t.zero_()
+        if p not in self.steps:
+            step = _in_place(self.task, self.phases[p], self.carries[0], self.down)
+            self.steps[p] = step
+            if self.compiles:
+                # The first call, which makes it, may change nothing that is kept.
+                spare = self._inputs(p, 0, _zeros(self.carries[0], self.width))
+                self.steps[p] = compiled(step, spare)
+        for t in range(longest[0]):
+            live = sum(steps > t for steps in longest)
+            if (p, live) not in self.graphs:
+                self.graphs[p, live] = self._advancing(p, live)
+            self.graphs[p, live]()
+
+    def _longest(self, p: int, layout: Layout) -> list[int]:
+        """Steps of each block: its first client has the most examples."""
+        phase, room = self.phases[p], self.rooms[p]
+        if phase.steps:
+            return [phase.steps] * layout.blocks
+        return [-(-n // room.batch) * phase.epochs for n in layout.most]
+
+    def _inputs(self, p: int, b: int, carry: Carry | None = None) -> list[Tensor]:
+        of = self.plans[p][b]
+        mine = tree.leaves(self.carries[b] if carry is None else carry)
+        data = (self.fed.x, self.fed.y_train)
+        return [
+            *mine, *tree.leaves(self.down), *data, of.rows, of.weight, of.keys, of.steps, self.t
+        ]  # fmt: skip
+
+    def _advancing(self, p: int, live: int) -> Callable[[], None]:
+        """A step of the first ``live`` blocks."""
+
+        def one_by_one() -> None:
+            for b in range(live):
+                self.steps[p](*self._inputs(p, b))
+            self.t.add_(1)
+
+        def side_by_side() -> None:
+            main = torch.cuda.current_stream()
+            sides = [main, *(torch.cuda.Stream() for _ in range(1, live))]  # type: ignore[no-untyped-call]
+            for b, side in enumerate(sides):
+                side.wait_stream(main)
+                with torch.cuda.stream(side):
+                    self.steps[p](*self._inputs(p, b))
+            for side in sides[1:]:
+                main.wait_stream(side)
+            self.t.add_(1)
+
+        if self.device.type != "cuda":
+            return one_by_one
+        # Recording runs a step: what it changes is put back.
+        changed = [self.t, *(leaf for carry in self.carries[:live] for leaf in tree.leaves(carry))]
+        before = [leaf.clone() for leaf in changed]
+        recorded = record(side_by_side)
+        torch._foreach_copy_(changed, before)
+        return one_by_one if recorded is None else recorded[0].replay
+
+    def _finish(self, cohort: Tree) -> tuple[Tree, Tree, Tree]:
+        """What is sent and what is kept, still in the blocks' order."""
+        parts = self.carries[: len(cohort["ids"]) // self.width]
+        carry = tree.cat(parts) if len(parts) > 1 else parts[0]
+
+        def one(carry: Carry, _: Tensor) -> tuple[Tree, Tree, Tree]:
+            return self.local.finish(self.task, self.down, carry)
+
+        sent: tuple[Tree, Tree, Tree] = vmap(one)(carry, cohort["ids"])
+        return sent
+
+
+def _zeros(carry: Carry, clients: int) -> Carry:
+    return tree.map(lambda x: x.new_zeros((clients, *x.shape[1:])), carry)
+
+
+def _in_order(like: Tree, other: Tree) -> list[Tensor]:
+    """The leaves of ``other`` in the order of ``like``'s."""
+    return tree.leaves(tree.map(lambda _, leaf: leaf, like, other))
+
+
+def _in_place(task: Task, phase: Phase, carry: Carry, down: Downlink) -> InPlace:
+    """The step of all clients of a block, as a function of flat tensors that changes the carry."""
+
+    def one(carry: Carry, down: Downlink, batch: dict[str, Tensor], key: Tensor) -> Carry:
+        return phase.step(task, down, carry, batch, key)
+
+    stacked: Callable[..., Carry] = vmap(one, in_dims=(0, None, 0, 0))
+
+    def step(*tensors: Tensor) -> None:
+        rest = iter(tensors)
+        mine = tree.map(lambda _: next(rest), carry)
+        received = tree.map(lambda _: next(rest), down)
+        x, y, rows, weight, keys, steps, t = rest
+        rows, weight, keys = (part.index_select(0, t).squeeze(0) for part in (rows, weight, keys))
+        batch = {"x": x[rows], "y": y[rows], "weight": weight}
+        new = tree.where(steps > t, stacked(mine, received, batch, keys), mine)
+        tree.map(lambda old, value: old.copy_(value), mine, new)
+
+    return step
