@@ -77,11 +77,18 @@ class Task:
         twin.vectorised = False
         return twin
 
+    def twin(self) -> Task:
+        """The same task with modules of its own."""
+        twin = copy.copy(self)
+        twin.module, twin._judge = copy.deepcopy(self.module), copy.deepcopy(self._judge)
+        twin._train_call, twin._judge_call = _Pure(twin.module), _Pure(twin._judge)
+        return twin
+
     def to(self, device: torch.device | str) -> Task:
         """The same task on another device."""
-        twin = copy.copy(self)
-        twin.module = copy.deepcopy(self.module).to(device)
-        twin._judge = copy.deepcopy(self._judge).to(device)
+        twin = self.twin()
+        twin.module.to(device)
+        twin._judge.to(device)
         twin._train_call, twin._judge_call = _Pure(twin.module), _Pure(twin._judge)
         return twin
 

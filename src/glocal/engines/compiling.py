@@ -47,6 +47,7 @@ def compiled(function: InPlace, inputs: Sequence[Tensor]) -> InPlace:
 
 def _compiled(function: InPlace, inputs: Sequence[Tensor]) -> InPlace:
     # Imported here: the compiler takes seconds to import, and most runs are too short for it.
+    from torch._functorch import config as functorch
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -62,7 +63,11 @@ def _compiled(function: InPlace, inputs: Sequence[Tensor]) -> InPlace:
     with torch.no_grad():
         with mode:
             graph = make_fx(traced, _allow_non_fake_inputs=True)(*shapes)
-        with config.patch(unroll_reductions_threshold=THIN + 1):
+        # The cache by the graph as it is traced does not know of rules; the one behind them does.
+        with (
+            config.patch(unroll_reductions_threshold=THIN + 1),
+            functorch.patch(enable_autograd_cache=False),
+        ):
             program: Any = compile_fx(graph, shapes, decompositions=_rules(inputs[0].device))
             program(*inputs)  # the first call makes it
     made: InPlace = program
