@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ from glocal.gate import passed as gate
 from glocal.inputs import Inputs
 from glocal.ledger import Ledger
 from glocal.local import Local
+from glocal.making import Making
 from glocal.method import Method, Plan
 from glocal.sampling import Sampler
 from glocal.sharing import size_by_part
@@ -221,14 +222,13 @@ class Training:
         progress.server = {**begun, "privacy": progress.server["privacy"]}  # spent is spent
         progress.clients = ClientStore(len(self.fed), self.fed.x.device)
 
-    def make(self, progress: Progress, local: Local) -> Callable[[int], ClientState]:
+    def make(self, progress: Progress, local: Local) -> Making:
         """How a client makes its state when it first takes part in this stage."""
         params = server.first_parameters(self.task, progress.server)
-
-        def client(i: int) -> ClientState:
-            return local.init(self.task, params, self.key(INIT, progress.stage, i))
-
-        return client
+        return Making(
+            init=lambda key: local.init(self.task, params, key),
+            key=partial(self.key, INIT, progress.stage),
+        )
 
     def models(self, progress: Progress) -> Models:
         """Every client's candidates, as the run stands."""
