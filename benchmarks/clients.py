@@ -25,7 +25,6 @@ from typing import Any
 import torch
 
 import glocal
-from glocal import rng
 from glocal.method import as_plan
 from glocal.methods import resolve
 from glocal.order import Order
@@ -103,7 +102,9 @@ def measured(
 
 def data(clients: int) -> glocal.Federation:
     n = clients * EXAMPLES
-    x, y = rng.normal(rng.key(0), (n, FEATURES)), rng.randint(rng.key(1), CLASSES, (n,))
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(n, FEATURES, generator=draw)
+    y = torch.randint(CLASSES, (n,), generator=draw)
     return glocal.federation(x, y, clients=torch.arange(n) // EXAMPLES, classes=CLASSES)
 
 
