@@ -8,6 +8,7 @@ there, :class:`glocal.far.FarStore` keeps them elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,6 +16,9 @@ from torch import Tensor
 from glocal import tree
 from glocal.making import Making, stacked
 from glocal.types import ClientState, Tree
+
+if TYPE_CHECKING:
+    from glocal.slots import SlotFile
 
 Make = Callable[[int], ClientState]
 """A client's first state. A :class:`~glocal.making.Making` makes many at once."""
@@ -68,6 +72,10 @@ class ClientStore:
 
     def expect(self, ids: Tensor, busy: Tensor) -> None:
         """Told who takes part next, while ``busy`` train: what is far away can be fetched."""
+
+    def settled_file(self) -> SlotFile | None:
+        """The file that the rows are in, all of them, where they are on disk."""
+        return None
 
     def saved(self) -> tuple[Tensor, Tree]:
         """Which clients have a state, and those states, stacked."""

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from glocal import metrics, tree
-from glocal.clients import ClientStore
 from glocal.data.federation import Federation
 from glocal.data.split import Split
 from glocal.engines.base import Engine, padded_rows
 from glocal.local import Local
 from glocal.task import Task
-from glocal.types import ClientState, Downlink, Params
+from glocal.types import Downlink, Params, Tree
 
 Models = Callable[[Tensor], dict[str, Params]]
 """Client ids to their candidate models, stacked."""
@@ -48,13 +47,12 @@ def federated(
     local: Local,
     engine: Engine,
     down: Downlink,
-    store: ClientStore,
-    make: Callable[[int], ClientState],
+    states: Callable[[Tensor], Tree],
 ) -> Models:
-    """The candidates of clients of a federation; who never took part is as it would start."""
+    """The candidates of clients whose states, stacked, are ``states(ids)``."""
 
     def models(ids: Tensor) -> dict[str, Params]:
-        return engine.candidates(task, local, down, store.gather(ids, make), len(ids))
+        return engine.candidates(task, local, down, states(ids), len(ids))
 
     return models
 

@@ -44,7 +44,7 @@ class Fixed:
             raise GlocalError(f"a round needs 1 client or more, not {self.number}.")
 
     def cohort(self, clients: int, key: Tensor) -> Tensor:
-        """The first ``number`` of a random order; of many clients, the first different ones drawn."""
+        """The first ``number`` of a random order; of many clients, of those drawn one by one."""
         if self.number > clients:
             raise GlocalError(
                 f"{self.number} clients a round cannot be drawn from {clients}: ask for fewer."
@@ -156,7 +156,8 @@ def distinct(key: Tensor, clients: int, number: int) -> Tensor:
     first = torch.full_like(found, tries).scatter_reduce(
         0, which, torch.arange(len(drawn), device=key.device), "amin"
     )
-    return found[first.argsort()[:number]].sort().values
+    chosen: Tensor = found[first.argsort()[:number]]
+    return chosen.sort().values
 
 
 def coins(key: Tensor, clients: int, rate: float) -> Tensor:

@@ -30,8 +30,9 @@ from glocal.making import Making
 from glocal.method import Method, Plan
 from glocal.sampling import Sampler
 from glocal.sharing import size_by_part
+from glocal.storage import Storage
 from glocal.task import Task
-from glocal.types import ClientState, Params, Tree, Uplink
+from glocal.types import Params, Tree, Uplink
 from glocal.weighting import Setting
 
 COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN = range(6)
@@ -83,6 +84,8 @@ class Training:
     """Clients who send something else than what they trained."""
     diverged: str = "fatal"
     """What becomes of a client whose training is not finite (:mod:`glocal.gate`)."""
+    storage: Storage = field(default_factory=Storage)
+    """Where clients' states are kept; changes nothing that comes out."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -123,7 +126,18 @@ class Training:
         """Before the first round."""
         method, key = self.plan.stages[0].method, self.key(BEGIN, 0)
         state = server.begin(method, self.task, params, self.setting, key)
-        return Progress(state, ClientStore(len(self.fed), self.fed.x.device), Ledger())
+        progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Ledger())
+        progress.clients = self.store(progress)
+        return progress
+
+    def store(self, progress: Progress) -> ClientStore:
+        """An empty store for the clients of a stage, in the place that fits their states."""
+        one = self.make(progress, self.method(progress).client_half(self.task))(0)
+        size = sum(leaf.nbytes for leaf in tree.leaves(one))
+        clients, device = len(self.fed), self.fed.x.device
+        absent = (1 - self.sampler.share(clients)) ** self.last
+        rows = round(clients * (1 - absent))
+        return self.storage.store(clients, size, device, progress.stage, rows)
 
     def run(
         self, progress: Progress, on_round: Callable[[Progress], None] = lambda progress: None
@@ -144,6 +158,7 @@ class Training:
         if len(ids):
             joined = int((~progress.clients.seen[ids.cpu()]).sum())
             states = progress.clients.gather(ids, self.make(progress, local))
+            self._expect(progress, ids)
             work = Work(
                 task=self.task,
                 local=local,
@@ -185,6 +200,12 @@ class Training:
         progress.history.append(line)
         self._after(progress, line)
 
+    def _expect(self, progress: Progress, busy: Tensor) -> None:
+        """Who takes part next is known: states that are far away can come while others train."""
+        if progress.clients.place != "device" and progress.round + 1 < self.last:
+            key = self.key(COHORT, progress.round + 1)
+            progress.clients.expect(self.sampler.cohort(len(self.fed), key), busy)
+
     def _after(self, progress: Progress, line: dict[str, Any]) -> None:
         """Validation where it is due, and the change of stage."""
         stage = self.plan.stages[progress.stage]
@@ -220,7 +241,7 @@ class Training:
         key = self.key(BEGIN, progress.stage)
         begun = server.begin(self.method(progress), self.task, params, self.setting, key)
         progress.server = {**begun, "privacy": progress.server["privacy"]}  # spent is spent
-        progress.clients = ClientStore(len(self.fed), self.fed.x.device)
+        progress.clients = self.store(progress)
 
     def make(self, progress: Progress, local: Local) -> Making:
         """How a client makes its state when it first takes part in this stage."""
@@ -235,35 +256,42 @@ class Training:
         method = self.method(progress)
         local = method.client_half(self.task)
         down = server.broadcast(method, progress.server, progress.round, self.setting)
-        make = self.make(progress, local)
-        clients = progress.clients
+        states = partial(progress.clients.gather, make=self.make(progress, local))
         if getattr(method.local, "solves_when_judged", False):
-            clients = self._solved(progress, local, down, make)
-        return federated(self.task, local, self.engine, down, clients, make)
+            states = partial(self._solved, progress, local, down, states)
+        return federated(self.task, local, self.engine, down, states)
 
     def _solved(
         self,
         progress: Progress,
         local: Local,
         down: Tree,
-        make: Callable[[int], ClientState],
-    ) -> ClientStore:
-        """All clients' states; who never took part runs a round of which nothing is sent."""
-        ids, states = progress.clients.saved()
-        store = ClientStore.restored(len(self.fed), ids, states, self.fed.x.device)
-        absent = (~store.seen).nonzero().flatten().to(self.fed.x.device)
-        if len(absent):
-            work = Work(
-                self.task,
-                local,
-                self.fed,
-                down,
-                absent,
-                store.gather(absent, make),
-                self.key(WORK, progress.round),
-            )
-            store.scatter(absent, self.engine.round(work)[1])
-        return store
+        states: Callable[[Tensor], Tree],
+        ids: Tensor,
+    ) -> Tree:
+        """Clients' states; who never took part runs a round of which nothing is sent."""
+        found = states(ids)
+        absent = (~progress.clients.seen[ids.cpu()]).to(ids.device)
+        if not bool(absent.any()):
+            return found
+        work = Work(
+            self.task,
+            local,
+            self.fed,
+            down,
+            ids[absent],
+            tree.row(found, absent),
+            self.key(WORK, progress.round),
+        )
+        solved = self.engine.round(work)[1]
+        if bool(absent.all()):
+            return solved
+
+        def put(mine: Tensor, new: Tensor) -> Tensor:
+            mine[absent] = new  # what was gathered is nobody else's
+            return mine
+
+        return tree.map(put, found, solved)
 
     def one_for_all(self, progress: Progress) -> bool:
         """Whether clients keep nothing, so that they all predict with the same model."""

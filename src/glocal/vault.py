@@ -93,6 +93,11 @@ class Series:
                     path.replace(path.with_suffix(".damaged"))
         return None
 
+    def oldest(self) -> int | None:
+        """The number of the oldest file, if there is one."""
+        files = self._files()
+        return int(files[-1].name[:8]) if files else None
+
     def _files(self) -> list[Path]:
         """The newest first."""
         if not self.folder.is_dir():

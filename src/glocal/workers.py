@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from glocal import limits
-from glocal.checkpoint import Keeping, to_stderr
+from glocal.checkpoint import Keeping
 from glocal.errors import ClientError, GlocalError
 from glocal.fitting import Run, assembled, fit
 from glocal.locks import hold
 from glocal.method import Plan, as_plan
 from glocal.methods import resolve
 from glocal.order import Order, itself
-from glocal.progress import Report
+from glocal.progress import Report, to_stderr
 from glocal.repeat import Repeat, threads_for
 from glocal.runs import slug
 from glocal.stopping import Stopped
