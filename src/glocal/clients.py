@@ -77,6 +77,10 @@ class ClientStore:
         """The file that the rows are in, all of them, where they are on disk."""
         return None
 
+    def rows_of(self, ids: Tensor) -> Tree:
+        """The states of clients who have one."""
+        return self.gather(ids, _nobody)
+
     def saved(self) -> tuple[Tensor, Tree]:
         """Which clients have a state, and those states, stacked."""
         ids = self.seen.nonzero().flatten()
@@ -100,3 +104,7 @@ class ClientStore:
         clients = host.tolist()
         made = make.many(clients) if isinstance(make, Making) else stacked(make, clients)
         return tree.map(lambda x: x.to(self.device).contiguous(), made)
+
+
+def _nobody(client: int) -> ClientState:
+    raise AssertionError(f"client {client} has no state")

@@ -105,7 +105,7 @@ def outcomes(
             found, own, marks.expand(len(fed), -1).cpu() if pool else None, [name] * len(fed)
         )
 
-    for ids in torch.split(everyone, _chunk(task, fed)):
+    for ids in torch.split(everyone, at_once(task, fed)):
         model, names = pick(task, fed, engine, models(ids), ids)
         chosen += names
         rows, real = padded_rows(fed.test, ids)
@@ -161,7 +161,7 @@ def validation(
 
         return by_client(marks["correct"][0]), by_client(marks["loss"][0])
     parts = []
-    for ids in torch.split(everyone, _chunk(task, fed)):
+    for ids in torch.split(everyone, at_once(task, fed)):
         model, _ = pick(task, fed, engine, models(ids), ids)
         parts.append(score(task, fed, engine, model, fed.val, ids))
     return torch.cat([a for a, _ in parts]), torch.cat([b for _, b in parts])
@@ -172,6 +172,7 @@ def _only(candidates: dict[str, Params]) -> tuple[str, Params] | None:
     return next(iter(candidates.items())) if len(candidates) == 1 else None
 
 
-def _chunk(task: Task, fed: Federation) -> int:
+def at_once(task: Task, fed: Federation) -> int:
+    """Clients whose models are looked at together."""
     answers = int(fed.test.counts().max()) * fed.classes * (fed.y[0].numel() or 1)
     return max(1, CHUNK_BYTES // (4 * (tree.count(task.params) + answers)))

@@ -26,6 +26,9 @@ from glocal.types import Tree
 Leaves = list[Tensor]
 """Stacked leaves, in the order of the store's ``like``."""
 
+FILLED = 64
+"""Rows that are moved at a time where all are."""
+
 
 class Backing(Protocol):
     """Where rows are. ``locate`` and ``allot`` are quick; the thread reads and writes."""
@@ -200,7 +203,14 @@ class FarStore(ClientStore):
                 f"this needs all clients' states in memory, which take {size / 1e9:.1f} GB, and "
                 f"{free / 1e9:.1f} GB are free: use fewer clients or a smaller model."
             )
-        return ids, self.gather(ids.to(self.device), _nobody) if len(ids) else {}
+        return ids, self.rows_of(ids.to(self.device)) if len(ids) else {}
+
+    def filled(self, ids: Tensor, states: Tree) -> ClientStore:
+        """This one, with the states of ``ids`` in it; some at a time, as they may be in a file."""
+        for a in range(0, len(ids), FILLED):
+            some = slice(a, a + FILLED)
+            self.scatter(ids[some], tree.to(tree.row(states, some), self.device))
+        return self
 
     def taken_up(self, backing: Backing, like: Tree, ids: Tensor) -> FarStore:
         """This one, with the rows that a backing has already."""
@@ -283,7 +293,3 @@ def _find(among: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     ordered, back = among.sort()
     place = torch.searchsorted(ordered, wanted).clamp(max=len(among) - 1)
     return back[place], ordered[place] == wanted
-
-
-def _nobody(client: int) -> Tree:
-    raise AssertionError(f"client {client} has a state")

@@ -29,6 +29,7 @@ from glocal.storage import Storage, check_place
 from glocal.synthetic.outcome import made
 from glocal.task import Augment, Losses, cross_entropy
 from glocal.train import Progress, Training
+from glocal.types import Tree
 
 Tick = Callable[[int, int], None]
 """How much is done and how much there is."""
@@ -205,7 +206,7 @@ class Order:
             training = replace(training, storage=storage)
         done, stopped = self._rounds(training, here, on_round, keeper)
         trained = Trained(training, done)
-        judged, given, val = judge(trained, here.fed)
+        judged, val = judge(trained, here.fed)
         adapted = None
         if self.adapt is not None:
             wanted = techniques(self.adapt)
@@ -216,13 +217,13 @@ class Order:
                 if keeping is not None and keeping.stop():
                     raise Stopped  # what was trained is on disk, and adapting is done again
 
+            given = trained.models()
             adapted = after(*where, wanted, given, here.seed, public=self.public, tick=tick)
-        ids, states = done.clients.saved()
         return Repeat(
             judged,
             done.ledger,
             server.first_parameters(here.task, done.server),
-            {"ids": ids, **states},
+            _kept(done),
             done.history,
             _published(training, done),
             newtest.new_test(trained) if self.new_test else None,
@@ -230,7 +231,7 @@ class Order:
             val,
             adapted,
             trained,
-            struck(training, here, given, stopped),
+            struck(training, here, trained.models, stopped),
             _spent(training, done),
             made(training, done, here.fed),
         )
@@ -286,6 +287,14 @@ def itself(plan: Plan) -> Alone | None:
 
 def _facts(here: Place) -> tuple[str, str, int]:
     return here.engine.name, here.model_name, tree.count(here.task.params)
+
+
+def _kept(done: Progress) -> Tree:
+    """What the clients keep; of states on disk, only whose they are: the store has the rest."""
+    if done.clients.settled_file() is not None:
+        return {"ids": done.clients.seen.nonzero().flatten()}
+    ids, states = done.clients.saved()
+    return {"ids": ids, **states}
 
 
 def _spent(training: Training, done: Progress) -> dict[str, Any] | None:

@@ -59,6 +59,9 @@ class Storage:
     note: Callable[[str], None] = to_stderr
     """Told in a sentence where a file is."""
 
+    def __post_init__(self) -> None:
+        check_place(self.place)
+
     def chosen(self, size: int, device: torch.device | str) -> str:
         """The place for so many bytes of states."""
         return rule(size, device) if self.place == "auto" else self.place

@@ -27,7 +27,7 @@ from glocal.errors import NoRoomError
 from glocal.types import Tree
 
 _FILE = re.compile(r"(\d{8})-([0-9a-f]{64})\.safetensors")
-_DTYPES = {
+DTYPES = {
     torch.bool: "BOOL",
     torch.uint8: "U8",
     torch.int8: "I8",
@@ -131,7 +131,7 @@ def _write(file: BinaryIO, facts: Mapping[str, Any], trees: Tree) -> str:
     for name, leaf in named.items():
         start, end = end, end + leaf.numel() * leaf.element_size()
         header[name] = {
-            "dtype": _DTYPES[leaf.dtype],
+            "dtype": DTYPES[leaf.dtype],
             "shape": list(leaf.shape),
             "data_offsets": [start, end],
         }

@@ -90,9 +90,12 @@ def train_all(
     needs = {spec: order.needs(plan, here, jobs) for spec, plan in plans.items()}
     if not settings.jobs:
         jobs = min(limits.processes(need, jobs) for need in needs.values())
+    if any(need and need.disk for need in needs.values()):
+        jobs = 1  # who writes the result must have the file that the states are in
     for spec, need in needs.items():
         among = need and limits.counted(replace(need.sizes, processes=jobs))
-        limits.check(among, here.fed.x.device, spec if len(specs) > 1 else "this run")
+        folder = keeping[spec].folder if spec in keeping else None
+        limits.check(among, here.fed.x.device, spec if len(specs) > 1 else "this run", folder)
     if jobs == 1:
         for spec in specs:
             with _named(spec, len(specs)):
