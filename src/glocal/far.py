@@ -193,7 +193,7 @@ class FarStore(ClientStore):
         return self.backing if isinstance(self.backing, SlotFile) else None
 
     def saved(self) -> tuple[Tensor, Tree]:
-        """Which clients have a state, and those states, stacked; refuses what does not fit."""
+        """Which clients have a state, and those, stacked in the host's memory, if they fit it."""
         ids = self.seen.nonzero().flatten()
         if not self.like:
             return ids, {}
@@ -203,7 +203,12 @@ class FarStore(ClientStore):
                 f"this needs all clients' states in memory, which take {size / 1e9:.1f} GB, and "
                 f"{free / 1e9:.1f} GB are free: use fewer clients or a smaller model."
             )
-        return ids, self.rows_of(ids.to(self.device)) if len(ids) else {}
+        out = tree.map(lambda x: x.new_empty((len(ids), *x.shape[1:])), self.like)
+        for a in range(0, len(ids), FILLED):  # they may not fit the device
+            some = slice(a, a + FILLED)
+            found = self.rows_of(ids[some].to(self.device))
+            tree.map(lambda x, new, some=some: x[some].copy_(new), out, found)
+        return ids, out
 
     def filled(self, ids: Tensor, states: Tree) -> ClientStore:
         """This one, with the states of ``ids`` in it; some at a time, as they may be in a file."""

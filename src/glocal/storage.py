@@ -79,7 +79,7 @@ class Storage:
         path = self.path(stage)
         check_room(rows * one, path.parent if path else None)
         where = path or f"{tempfile.gettempdir()} (TMPDIR), without a name"
-        self.note(f"clients' states, up to {clients * one / 1e9:.1f} GB, go to disk: {where}.")
+        self.note(f"clients' states, up to {_shown(clients * one)}, go to disk: {where}.")
         return FarStore(clients, device, lambda like: SlotFile(clients, like, path), place)
 
     def reopened(
@@ -106,6 +106,10 @@ def check_room(need: int, folder: Path | None) -> None:
     if need > free:
         instead = "choose an output folder on" if folder else "set TMPDIR to a folder on"
         raise GlocalError(
-            f"clients' states take {need / 1e9:.1f} GB on disk, and {free / 1e9:.1f} GB are free "
+            f"clients' states take {_shown(need)} on disk, and {_shown(free)} are free "
             f"in {there}: {instead} a larger disk, lower --clients or use a smaller model."
         )
+
+
+def _shown(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 10**9 else f"{size / 1e6:.1f} MB"
