@@ -6,7 +6,9 @@ byte for byte. Half of the kills come at a random moment; the others inside the 
 at one of the calls that a write is made of.
 
     python benchmarks/kills.py --kills 200
+    python benchmarks/kills.py --kills 60 --states disk
 
+With states on disk, what nobody disturbed keeps them in memory: the files must be the same even so.
 Runs are children forked from a process that has
 loaded everything, so that a kill costs the training it interrupts and little more.
 """
@@ -45,10 +47,11 @@ class Case:
     method: str
     engine: str
 
-    def command(self, out: Path) -> list[str]:
+    def command(self, out: Path, states: str = "auto") -> list[str]:
         """What is typed after ``glocal``."""
         small = "--clients 30 --partition iid --model mlp(16) --rounds 6 --sampled 4 --seed 3"
         options = f"{small} --jobs 1 --checkpoint-every 1 --engine {self.engine} --out {out}"
+        options += f" --states {states}"
         return ["run", self.method, "--yardstick", "local(lr=0.1,max_epochs=3)", *options.split()]
 
 
@@ -56,12 +59,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--states", default="auto", help="auto, device, host or disk")
     arguments = parser.parse_args()
     began = time.monotonic()
     kills: Counter[tuple[str, str]] = Counter()
     runs = different = 0
     with tempfile.TemporaryDirectory() as folder:
-        for case, counts, same in trials(Path(folder), arguments.kills, arguments.seed):
+        for case, counts, same in trials(
+            Path(folder), arguments.kills, arguments.seed, arguments.states
+        ):
             runs += 1
             different += not same
             kills.update(
@@ -79,7 +85,7 @@ def main() -> int:
     return 1 if different else 0
 
 
-def trials(folder: Path, kills: int, seed: int):
+def trials(folder: Path, kills: int, seed: int, states: str = "auto"):
     """Yield (case, where its run was killed and how often, whether it came out the same).
 
     Every case has its two kills before any has more; a run that was through before it could be
@@ -102,20 +108,20 @@ def trials(folder: Path, kills: int, seed: int):
             while wanted:
                 runs += 1
                 victim = folder / f"victim-{runs}"
-                counts = killed_and_resumed(case, victim, wanted, 0.7 * length[case], draw)
+                counts = killed_and_resumed(case, victim, wanted, 0.7 * length[case], draw, states)
                 wanted -= counts.total()
                 done += counts.total()
                 yield case, counts, alike(undisturbed, victim)
 
 
 def killed_and_resumed(
-    case: Case, victim: Path, most: int, seconds: float, draw: random.Random
+    case: Case, victim: Path, most: int, seconds: float, draw: random.Random, states: str = "auto"
 ) -> Counter[str]:
     """Kill a run up to ``most`` times and resume it until it is through; where it was killed."""
     counts: Counter[str] = Counter()
     while not (victim / "result.json").exists():
         begun = (victim / "settings.toml").exists()
-        command = ["resume", str(victim)] if begun else case.command(victim)
+        command = ["resume", str(victim)] if begun else case.command(victim, states)
         if counts.total() == most:
             if (code := ended(child(command))) != 0:
                 raise SystemExit(f"{case}: 'glocal {' '.join(command)}' ended with {code}.")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 
 import pytest
 import torch
 
-from glocal import rng
+from glocal import rng, sampling
 from glocal.errors import GlocalError
 from glocal.sampling import Fixed, Fraction, Poisson, Sampler
 
@@ -73,3 +74,47 @@ def test_what_cannot_be_drawn() -> None:
             Fraction(share)
         with pytest.raises(GlocalError, match="rate must be above 0 and up to 1"):
             Poisson(share)
+
+
+@pytest.mark.parametrize("sampler", [Fixed(2), Poisson(0.2)])
+def test_of_many_clients_every_cohort_is_as_likely(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "MANY", 5)
+    n = 2000
+    drawn = cohorts(sampler, 8, n)
+    assert all(c == sorted(set(c)) for c in drawn)
+    found = Counter(map(tuple, drawn))
+    if isinstance(sampler, Fixed):
+        expected = dict.fromkeys(itertools.combinations(range(8), 2), n / 28)
+    else:
+        sets = [s for k in range(9) for s in itertools.combinations(range(8), k)]
+        expected = {s: n * 0.2 ** len(s) * 0.8 ** (8 - len(s)) for s in sets}
+    common = {s: e for s, e in expected.items() if e >= 5}
+    chi = sum((found[s] - e) ** 2 / e for s, e in common.items())
+    assert set(found) <= set(expected)
+    assert chi < len(common) + 4 * math.sqrt(2 * len(common))
+
+
+def test_a_draw_looks_at_those_it_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    bits = rng.bits
+
+    def watched(key: torch.Tensor, n: int) -> torch.Tensor:
+        asked.append(n)
+        return bits(key, n)
+
+    monkeypatch.setattr(rng, "bits", watched)
+    for clients in (10**5, 1 << 20, 10**9):
+        cohort = Fixed(100).cohort(clients, rng.key(1))
+        assert len(cohort) == 100
+        assert clients // 2 < int(cohort[-1]) < clients
+        assert 50 < len(Poisson(100 / clients).cohort(clients, rng.key(1))) < 150
+    assert max(asked) < 1000
+
+
+def test_up_to_ten_thousand_clients_the_draw_is_the_old_one() -> None:
+    key = rng.key(7)
+    old = rng.permutation(key, 10_000)[:5].sort().values
+    assert torch.equal(Fixed(5).cohort(10_000, key), old)
+    assert Fixed(5).cohort(6, key).tolist() == rng.permutation(key, 6)[:5].sort().values.tolist()

@@ -9,7 +9,6 @@ checkpoint is a Progress, and what comes after the last round (judging, adapting
 from __future__ import annotations
 
 import hashlib
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from glocal import server, tree
 from glocal.clients import ClientStore
 from glocal.errors import GlocalError
 from glocal.ledger import Ledger
+from glocal.progress import to_stderr
 from glocal.stopping import Stopped, asked
 from glocal.train import Progress, Training
 from glocal.types import Tree
@@ -29,11 +29,6 @@ FORMAT = 1
 
 SHARE = 20
 """By default a checkpoint is written when training took so many times as long as the last one."""
-
-
-def to_stderr(text: str) -> None:
-    """Say it there."""
-    print(f"glocal: {text}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -105,17 +100,23 @@ class Keeper:
 
     def after(
         self, number: int, what: Callable[[], tuple[Mapping[str, Any], Tree]], last: bool
-    ) -> None:
-        """After a round: write where it stands if that is due, and stop if that is asked."""
+    ) -> bool:
+        """After a round: write where it stands if that is due, and stop if that is asked.
+
+        Returns whether it was written.
+        """
         stop = self.stop()
-        if last or stop or self._due(number):
-            self.write(number, *what())
+        due = last or stop or self._due(number)
+        if due:
+            self.write(number, what)
         if stop:
             raise Stopped
+        return due
 
-    def write(self, number: int, facts: Mapping[str, Any], trees: Tree) -> None:
+    def write(self, number: int, what: Callable[[], tuple[Mapping[str, Any], Tree]]) -> None:
         """Write where it stands."""
         began = time.monotonic()
+        facts, trees = what()
         self.series.write(number, {"format": FORMAT, "of": self.of, **facts}, trees)
         self._written = time.monotonic()
         self._cost = self._written - began
@@ -128,15 +129,34 @@ class Keeper:
 
 
 def packed(progress: Progress) -> tuple[dict[str, Any], Tree]:
-    """A training's progress as facts and trees."""
-    ids, states = progress.clients.saved()
+    """A training's progress as facts and trees.
+
+    States on disk stay there: of those it is the index of their file, which is flushed.
+    """
     facts = {
         "stage": progress.stage,
         "stage_began": progress.stage_began,
         "ledger": progress.ledger.to_dict(),
         "history": progress.history,
     }
+    file = progress.clients.settled_file()
+    if file is not None:
+        return facts, {"server": progress.server, "clients": file.packed(progress.round)}
+    ids, states = progress.clients.saved()
     return facts, {"server": progress.server, "clients": {"ids": ids, "states": states}}
+
+
+def reclaim(progress: Progress, training: Training, keeper: Keeper) -> None:
+    """Room in the file of states that no kept checkpoint refers to any more is used again."""
+    file, oldest = progress.clients.settled_file(), keeper.series.oldest()
+    if file is None or oldest is None:
+        return
+    file.reclaim(oldest)
+    if oldest >= progress.stage_began:
+        for stage in range(progress.stage):
+            path = training.storage.path(stage)
+            if path is not None:
+                path.unlink(missing_ok=True)
 
 
 def unpacked(kept: Kept, training: Training) -> Progress:
@@ -146,9 +166,7 @@ def unpacked(kept: Kept, training: Training) -> Progress:
         stored = trees["clients"]
         progress = Progress(
             server=tree.to(trees["server"], device),
-            clients=ClientStore.restored(
-                len(training.fed), stored["ids"], stored["states"], device
-            ),
+            clients=ClientStore(0),
             ledger=Ledger.from_dict(facts["ledger"]),
             stage=int(facts["stage"]),
             stage_began=int(facts["stage_began"]),
@@ -165,6 +183,15 @@ def unpacked(kept: Kept, training: Training) -> Progress:
         lines = all(isinstance(line, dict) and "cohort" in line for line in progress.history)
         if not (fits and told and lines and rounds == len(progress.history) <= training.rounds):
             raise ValueError("another model or method")
+        if "slots" in stored:
+            clients, stage = len(training.fed), progress.stage
+            progress.clients = training.storage.reopened(
+                clients, stored, device, stage, kept.number
+            )
+        else:
+            progress.clients = training.store(progress).filled(stored["ids"], stored["states"])
+    except GlocalError:
+        raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise GlocalError(
             f"checkpoint {kept.number} does not fit the run's model and method ({error}): they "

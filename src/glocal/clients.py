@@ -1,37 +1,57 @@
 """Every client's own state, in one place: stacked tensors, one row for each client.
 
 Rows are made lazily, at a client's first round. A simulation keeps all of them here; the server's
-half of a method is never handed any.
+half of a method is never handed any. Here they are on the device that trains; where they do not fit
+there, :class:`glocal.far.FarStore` keeps them elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from glocal import tree
+from glocal.making import Making, stacked
 from glocal.types import ClientState, Tree
+
+if TYPE_CHECKING:
+    from glocal.slots import SlotFile
+
+Make = Callable[[int], ClientState]
+"""A client's first state. A :class:`~glocal.making.Making` makes many at once."""
 
 
 class ClientStore:
     """``gather`` rows for a cohort, ``scatter`` them back after its round."""
+
+    place = "device"
+    """Where the rows are: device, host or disk."""
 
     def __init__(self, clients: int, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
         self.seen = torch.zeros(clients, dtype=torch.bool)
         self.rows: Tree | None = None
 
-    def gather(self, ids: Tensor, make: Callable[[int], ClientState]) -> Tree:
+    def gather(self, ids: Tensor, make: Make) -> Tree:
         """The states of ``ids``, stacked; ``make(client)`` for those not there yet."""
         host = ids.cpu()
-        fresh = {int(i): make(int(i)) for i in host[~self.seen[host]].tolist()}
-        kept = self.rows or {}
-        if not fresh:
-            return tree.row(kept, ids)
-        states = [fresh[i] if i in fresh else tree.row(kept, i) for i in host.tolist()]
-        return tree.to(tree.stack(states), self.device)
+        new = ~self.seen[host]
+        if not bool(new.any()):
+            return tree.row(self.rows or {}, ids)
+        fresh = self._fresh(host[new], make)
+        if bool(new.all()):
+            return fresh
+        here = new.to(ids.device)
+
+        def both(made: Tensor, kept: Tensor) -> Tensor:
+            out = torch.empty((len(ids), *made.shape[1:]), dtype=made.dtype, device=self.device)
+            out[here], out[~here] = made, kept[ids[~here]]
+            return out
+
+        return tree.map(both, fresh, self.rows or {})
 
     def scatter(self, ids: Tensor, states: Tree) -> None:
         """Keep the new states of ``ids``."""
@@ -50,6 +70,17 @@ class ClientStore:
 
         tree.map(put, self.rows, states)  # by name: files do not keep the order of leaves
 
+    def expect(self, ids: Tensor, busy: Tensor) -> None:
+        """Told who takes part next, while ``busy`` train: what is far away can be fetched."""
+
+    def settled_file(self) -> SlotFile | None:
+        """The file that the rows are in, all of them, where they are on disk."""
+        return None
+
+    def rows_of(self, ids: Tensor) -> Tree:
+        """The states of clients who have one."""
+        return self.gather(ids, _nobody)
+
     def saved(self) -> tuple[Tensor, Tree]:
         """Which clients have a state, and those states, stacked."""
         ids = self.seen.nonzero().flatten()
@@ -60,7 +91,20 @@ class ClientStore:
         cls, clients: int, ids: Tensor, states: Tree, device: torch.device | str
     ) -> ClientStore:
         """The inverse of :meth:`saved`."""
-        store = cls(clients, device)
+        return ClientStore(clients, device).filled(ids, states)
+
+    def filled(self, ids: Tensor, states: Tree) -> ClientStore:
+        """This one, with the states of ``ids`` in it."""
         if len(ids):
-            store.scatter(ids.to(store.device), tree.to(states, store.device))
-        return store
+            self.scatter(ids.to(self.device), tree.to(states, self.device))
+        return self
+
+    def _fresh(self, host: Tensor, make: Make) -> Tree:
+        """First states, stacked, on the device, each row its own memory."""
+        clients = host.tolist()
+        made = make.many(clients) if isinstance(make, Making) else stacked(make, clients)
+        return tree.map(lambda x: x.to(self.device).contiguous(), made)
+
+
+def _nobody(client: int) -> ClientState:
+    raise AssertionError(f"client {client} has no state")

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from glocal import metrics, tree
-from glocal.clients import ClientStore
 from glocal.data.federation import Federation
 from glocal.data.split import Split
 from glocal.engines.base import Engine, padded_rows
 from glocal.local import Local
 from glocal.task import Task
-from glocal.types import ClientState, Downlink, Params
+from glocal.types import Downlink, Params, Tree
 
 Models = Callable[[Tensor], dict[str, Params]]
 """Client ids to their candidate models, stacked."""
@@ -48,13 +47,12 @@ def federated(
     local: Local,
     engine: Engine,
     down: Downlink,
-    store: ClientStore,
-    make: Callable[[int], ClientState],
+    states: Callable[[Tensor], Tree],
 ) -> Models:
-    """The candidates of clients of a federation; who never took part is as it would start."""
+    """The candidates of clients whose states, stacked, are ``states(ids)``."""
 
     def models(ids: Tensor) -> dict[str, Params]:
-        return engine.candidates(task, local, down, store.gather(ids, make), len(ids))
+        return engine.candidates(task, local, down, states(ids), len(ids))
 
     return models
 
@@ -107,7 +105,7 @@ def outcomes(
             found, own, marks.expand(len(fed), -1).cpu() if pool else None, [name] * len(fed)
         )
 
-    for ids in torch.split(everyone, _chunk(task, fed)):
+    for ids in torch.split(everyone, at_once(task, fed)):
         model, names = pick(task, fed, engine, models(ids), ids)
         chosen += names
         rows, real = padded_rows(fed.test, ids)
@@ -163,7 +161,7 @@ def validation(
 
         return by_client(marks["correct"][0]), by_client(marks["loss"][0])
     parts = []
-    for ids in torch.split(everyone, _chunk(task, fed)):
+    for ids in torch.split(everyone, at_once(task, fed)):
         model, _ = pick(task, fed, engine, models(ids), ids)
         parts.append(score(task, fed, engine, model, fed.val, ids))
     return torch.cat([a for a, _ in parts]), torch.cat([b for _, b in parts])
@@ -174,6 +172,7 @@ def _only(candidates: dict[str, Params]) -> tuple[str, Params] | None:
     return next(iter(candidates.items())) if len(candidates) == 1 else None
 
 
-def _chunk(task: Task, fed: Federation) -> int:
+def at_once(task: Task, fed: Federation) -> int:
+    """Clients whose models are looked at together."""
     answers = int(fed.test.counts().max()) * fed.classes * (fed.y[0].numel() or 1)
     return max(1, CHUNK_BYTES // (4 * (tree.count(task.params) + answers)))

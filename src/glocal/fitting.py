@@ -45,7 +45,10 @@ class Run:
     data: dict[str, Any]
     """Where the data came from and how it was dealt."""
     states: Tree
-    """What the clients keep: ``ids`` and their states, stacked (of ``local``: their models)."""
+    """What the clients keep: ``ids`` and their states, stacked (of ``local``: their models).
+
+    Where states are on disk, ``ids`` alone: ``trained.progress.clients.rows_of(ids)`` reads some.
+    """
     settings: dict[str, Any]
     """Everything that was chosen, by the caller or by rule."""
     trained: Trained | None = field(default=None, repr=False)
@@ -171,6 +174,7 @@ def fit(
     public: Public | None = None,
     attack: str | None = None,
     diverged: str = "fatal",
+    states: str = "auto",
     checkpoints: str | Path | Keeping | None = None,
     progress: bool | Report | None = None,
     name: str | None = None,
@@ -206,6 +210,8 @@ def fit(
             (:mod:`glocal.attacks`).
         diverged: what becomes of a client whose training is not finite: ``"fatal"`` ends the run,
             ``"skip"`` goes on without it, ``"clip"`` uses what is left of it (:mod:`glocal.gate`).
+        states: where clients' states are kept: ``"device"``, ``"host"``, ``"disk"`` or, by their
+            size, ``"auto"`` (:mod:`glocal.storage`). Changes nothing that comes out.
         checkpoints: a folder for them (or a :class:`glocal.checkpoint.Keeping`); if it has some of
             the same call, training goes on from the newest, to the same bits. They stay there.
         progress: show bars: on a terminal by default; or a function (what, done, total).
@@ -239,6 +245,7 @@ def fit(
         public=public,
         attack=attack,
         diverged=diverged,
+        states=states,
     )
     keeping = checkpoints
     if isinstance(checkpoints, str | Path):
@@ -253,7 +260,8 @@ def fit(
             here = order.place(fed, r)
             # What cannot be done is refused before anyone trains.
             if r == 0:
-                limits.check(order.needs(plan, here), here.fed.x.device)
+                folder = keeping.folder if keeping else None
+                limits.check(order.needs(plan, here), here.fed.x.device, folder=folder)
             elif itself(plan) is None:
                 order.training(plan, here)
             title = order.title(name, r)

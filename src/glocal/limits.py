@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -19,11 +20,13 @@ from glocal.data.federation import Federation
 from glocal.engines import vectorised
 from glocal.engines.base import Engine
 from glocal.errors import GlocalError
+from glocal.evaluate import at_once
 from glocal.footprint import Client, bytes_of, footprint
 from glocal.method import Method
 from glocal.methods.local import Alone
 from glocal.results import pool_is_valid
 from glocal.sharing import nothing
+from glocal.storage import check_room, rule
 from glocal.task import Task
 from glocal.train import Training
 from glocal.weighting import Setting
@@ -64,6 +67,10 @@ class Sizes:
     processes: int = 1
     data: int = 0
     """What each process loads again."""
+    place: str = "device"
+    """Where clients' states are kept."""
+    at_once: int = 1 << 62
+    """Clients whose models are judged together."""
 
     @property
     def taking_part(self) -> int:
@@ -94,11 +101,18 @@ class Estimate:
         """What the run needs, in all processes."""
         return self.sizes.processes * sum(self.parts.values())
 
+    @property
+    def disk(self) -> int:
+        """What clients keep, where that is on disk."""
+        s = self.sizes
+        return s.taking_part * s.one.state if s.cohort and s.place == "disk" else 0
+
 
 def counted(s: Sizes) -> Estimate:
     """What a run of these sizes needs."""
     everybody, cohort = s.clients, s.cohort
-    states = s.taking_part * s.one.state
+    near = s.place == "device"
+    states = s.taking_part * s.one.state if near else 0
     # A process keeps the yardsticks of all its repeats, and of the first repeat also its training.
     repeats = -(-s.repeats // s.processes)
     yardsticks = 0 if s.known else repeats * everybody * s.model
@@ -116,6 +130,8 @@ def counted(s: Sizes) -> Estimate:
         phases["a round"] = {
             **training,
             "what a round's clients keep, as it begins": cohort * s.one.state,
+            # The last cohort's go while the next one's come.
+            "states on their way": 0 if near else 2 * cohort * s.one.state,
             **_round(s, s.one, cohort),
         }
         phases["judging"] = {
@@ -153,11 +169,11 @@ def _round(s: Sizes, one: Client, cohort: int) -> dict[str, int]:
 
 
 def _judging(s: Sizes) -> dict[str, int]:
-    """Every client's models at once: stacked anew by the plain loop, shared where vmap can."""
+    """Clients' models, many at once: stacked anew by the plain loop, shared where vmap can."""
     copied = s.one.candidates if s.engine == "sequential" else 0
     several = s.one.candidates if s.one.candidates > s.model else 0
-    held = s.clients * (s.one.state + copied + several)
-    return {"all clients' models": held}
+    held = min(s.clients, s.at_once) * (s.one.state + copied + several)
+    return {"clients' models": held}
 
 
 def estimate(
@@ -198,6 +214,7 @@ def estimate(
         repeats=repeats,
         processes=processes,
         data=sum(t.nbytes for t in (fed.x, fed.y, fed.y_train)),
+        at_once=at_once(task, fed),
     )
     if training is None:
         return counted(base)
@@ -206,6 +223,11 @@ def estimate(
         one, state = footprint(stage.method, task, fed.x, fed.y_train, longest, setting)
         cohort = min(len(fed), max(1, round(setting.fraction * len(fed))))
         now = replace(base, cohort=cohort, rounds=training.last, server=state, one=one)
+        place = training.storage.place
+        if place == "auto":
+            yardsticks = 0 if known else len(fed) * base.model
+            place = rule(len(fed) * one.state, fed.x.device, yardsticks)
+        now = replace(now, place=place)
         found.append(counted(replace(now, one_for_all=one.state == 0)))
     return max(found, key=lambda e: e.total)
 
@@ -245,8 +267,18 @@ def check_model(
             )
 
 
-def check(need: Estimate | None, device: torch.device | str, name: str = "this run") -> None:
-    """Refuse what cannot fit, with the numbers and what would help."""
+def check(
+    need: Estimate | None,
+    device: torch.device | str,
+    name: str = "this run",
+    folder: Path | None = None,
+) -> None:
+    """Refuse what cannot fit, with the numbers and what would help.
+
+    ``folder`` is where checkpoints go, and with them clients' states that are on disk.
+    """
+    if need is not None and need.disk:
+        check_room(need.disk, folder)
     free = machine.available(device)
     if need is None or free is None or need.total <= free:
         return

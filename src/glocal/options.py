@@ -139,6 +139,14 @@ Diverged = Annotated[
         rich_help_panel="Training",
     ),
 ]
+StatesOption = Annotated[
+    str,
+    typer.Option(
+        help="Where clients' states are kept: on the device, in the host's memory (host), on disk, "
+        "or by their size (auto). Changes nothing that comes out.",
+        rich_help_panel="Machine",
+    ),
+]
 CheckpointEvery = Annotated[
     int,
     typer.Option(

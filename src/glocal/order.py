@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from glocal import attacks, fields, limits, newtest, place, server, tree
 from glocal.adapt import Public, techniques
 from glocal.adapted import after
-from glocal.checkpoint import Keeper, Keeping, packed, unpacked
+from glocal.checkpoint import Keeper, Keeping, packed, reclaim, unpacked
 from glocal.data.federation import Federation
 from glocal.errors import ClientError, GlocalError
 from glocal.gate import check_policy
@@ -25,9 +25,11 @@ from glocal.place import ModelLike, Place
 from glocal.repeat import Repeat, Trained, judge, struck
 from glocal.sampling import Fixed, Fraction, Poisson, Sampler
 from glocal.stopping import Stopped
+from glocal.storage import Storage, check_place
 from glocal.synthetic.outcome import made
 from glocal.task import Augment, Losses, cross_entropy
 from glocal.train import Progress, Training
+from glocal.types import Tree
 
 Tick = Callable[[int, int], None]
 """How much is done and how much there is."""
@@ -67,6 +69,7 @@ class Order:
     public: Public | None = None
     attack: str | None = None
     diverged: str = "fatal"
+    states: str = "auto"
 
     def __post_init__(self) -> None:
         if self.attack is not None:
@@ -83,6 +86,7 @@ class Order:
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
             raise GlocalError(f"seed must be a whole number from 0 to 2^63 − 1, not {seed}.")
         place.alone_of(self.yardstick)
+        check_place(self.states)
         check_policy(self.diverged)
 
     def alone(self, plan: Plan) -> Alone:
@@ -130,6 +134,7 @@ class Order:
             every,
             adversary,
             self.diverged,
+            Storage(self.states),
         )
         for technique in techniques(self.adapt) if self.adapt is not None else ():
             technique.check(here.task, self.public)
@@ -194,10 +199,14 @@ class Order:
         new: one after each round, many where it was taken up again.
         """
         training = self.training(plan, here)
-        keeper = keeping.rounds(here.repeat, self._known_by(name, plan, here)) if keeping else None
+        keeper = None
+        if keeping is not None:
+            keeper = keeping.rounds(here.repeat, self._known_by(name, plan, here))
+            storage = Storage(self.states, keeper.series.folder, keeping.note)
+            training = replace(training, storage=storage)
         done, stopped = self._rounds(training, here, on_round, keeper)
         trained = Trained(training, done)
-        judged, given, val = judge(trained, here.fed)
+        judged, val = judge(trained, here.fed)
         adapted = None
         if self.adapt is not None:
             wanted = techniques(self.adapt)
@@ -208,13 +217,13 @@ class Order:
                 if keeping is not None and keeping.stop():
                     raise Stopped  # what was trained is on disk, and adapting is done again
 
+            given = trained.models()
             adapted = after(*where, wanted, given, here.seed, public=self.public, tick=tick)
-        ids, states = done.clients.saved()
         return Repeat(
             judged,
             done.ledger,
             server.first_parameters(here.task, done.server),
-            {"ids": ids, **states},
+            _kept(done),
             done.history,
             _published(training, done),
             newtest.new_test(trained) if self.new_test else None,
@@ -222,7 +231,7 @@ class Order:
             val,
             adapted,
             trained,
-            struck(training, here, given, stopped),
+            struck(training, here, trained.models, stopped),
             _spent(training, done),
             made(training, done, here.fed),
         )
@@ -242,13 +251,14 @@ class Order:
             on_round(done, done.history[-1:])
             if keeper is not None:
                 last = done.round == training.last
-                keeper.after(done.round, lambda: packed(done), last)
+                if keeper.after(done.round, lambda: packed(done), last):
+                    reclaim(done, training, keeper)
 
         try:
             return training.run(progress, after), None
         except ClientError:
             if keeper is not None:
-                keeper.write(progress.round, *packed(progress))  # the last that was good
+                keeper.write(progress.round, lambda: packed(progress))  # the last that was good
             if training.adversary is None:
                 raise
             # That the federation ends there is what was to be found out: it is judged as it stands.
@@ -277,6 +287,14 @@ def itself(plan: Plan) -> Alone | None:
 
 def _facts(here: Place) -> tuple[str, str, int]:
     return here.engine.name, here.model_name, tree.count(here.task.params)
+
+
+def _kept(done: Progress) -> Tree:
+    """What the clients keep; of states on disk, only whose they are: the store has the rest."""
+    if done.clients.settled_file() is not None:
+        return {"ids": done.clients.seen.nonzero().flatten()}
+    ids, states = done.clients.saved()
+    return {"ids": ids, **states}
 
 
 def _spent(training: Training, done: Progress) -> dict[str, Any] | None:

@@ -45,3 +45,8 @@ def reporter(progress: bool | Report | None) -> Iterator[Report]:
 def say(text: str) -> None:
     """A line on stderr about something that happens once, such as a download."""
     print(f"glocal: {text}", file=sys.stderr, flush=True)
+
+
+def to_stderr(text: str) -> None:
+    """Say it there."""
+    print(f"glocal: {text}", file=sys.stderr, flush=True)

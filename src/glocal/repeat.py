@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor
 from glocal import poison
 from glocal.adapted import After
 from glocal.data.federation import Federation
-from glocal.evaluate import Outcome, outcomes, pick, score
+from glocal.evaluate import Outcome, at_once, outcomes, pick, score
 from glocal.honest import Struck
 from glocal.ledger import Ledger
 from glocal.place import Place
@@ -45,6 +45,7 @@ class Repeat:
     ledger: Ledger
     model: Params
     states: Tree
+    """``ids`` and what they keep, stacked; where that is on disk, ``ids`` alone."""
     history: list[dict[str, Any]]
     published: int
     together: dict[str, Any] | None
@@ -68,24 +69,27 @@ class Repeat:
         return replace(self, trained=None, states={}, model={})
 
 
-def judge(trained: Trained, fed: Federation) -> tuple[Outcome, Params, Tensor]:
-    """What every client's model does on ``fed``, these models, and their validation accuracies.
+def judge(trained: Trained, fed: Federation) -> tuple[Outcome, Tensor]:
+    """What every client's model does on ``fed``, and their validation accuracies.
 
     An attack may have changed the data that was trained on: clients are judged on what is theirs.
     """
     t = trained.training
+    models = t.models(trained.progress)
     judged = outcomes(
         t.task,
         fed,
         t.engine,
-        t.models(trained.progress),
+        models,
         pool=pool_is_valid(fed),
         one_for_all=t.one_for_all(trained.progress),
     )
-    given = trained.models()
     everyone = torch.arange(len(fed), device=fed.x.device)
-    val, _ = score(t.task, fed, t.engine, given, fed.val, everyone)
-    return judged, given, val
+    parts = []
+    for ids in torch.split(everyone, at_once(t.task, fed)):  # all models may not fit memory
+        own, _ = pick(t.task, t.fed, t.engine, models(ids), ids)
+        parts.append(score(t.task, fed, t.engine, own, fed.val, ids)[0])
+    return judged, torch.cat(parts)
 
 
 @contextmanager
@@ -100,7 +104,9 @@ def threads_for(here: Place) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def struck(training: Training, here: Place, models: Params, stopped: int | None) -> Struck | None:
+def struck(
+    training: Training, here: Place, models: Callable[[], Params], stopped: int | None
+) -> Struck | None:
     """What the attack came to, if there was one."""
     adversary = training.adversary
     if adversary is None:
@@ -108,5 +114,5 @@ def struck(training: Training, here: Place, models: Params, stopped: int | None)
     mark = adversary.attack.trigger
     if mark is None:
         return Struck(adversary.who, stopped, None)
-    success = poison.success(mark, here.task, here.fed, here.engine, models)
+    success = poison.success(mark, here.task, here.fed, here.engine, models())
     return Struck(adversary.who, stopped, success)

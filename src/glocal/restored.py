@@ -191,7 +191,7 @@ def _progress(files: Files, training: Training) -> Progress:
     )
     like = training.make(progress, method.client_half(task))(0)
     ids, states = _states(files.folder / "clients.safetensors", len(training.fed), like)
-    progress.clients = ClientStore.restored(len(training.fed), ids, states, device)
+    progress.clients = training.store(progress).filled(ids, states)
     return progress
 
 

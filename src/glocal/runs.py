@@ -34,6 +34,7 @@ from glocal.errors import GlocalError, NoRoomError
 from glocal.vault import flush_folder
 
 if TYPE_CHECKING:
+    from glocal.clients import ClientStore
     from glocal.data.federation import Federation
     from glocal.fitting import Run
     from glocal.settings import Settings
@@ -213,11 +214,28 @@ def save(run: Run, folder: Path) -> None:
     from glocal.synthetic import outcome
 
     write(folder / "final.safetensors", encode(_storable(run.model)))
-    write(folder / "clients.safetensors", encode(_storable(dict(tree.flatten(run.states)))))
+    store = run.trained.progress.clients if run.trained else None
+    if store is not None and store.settled_file() is not None:
+        _stream(folder / "clients.safetensors", store)
+    else:
+        write(folder / "clients.safetensors", encode(_storable(dict(tree.flatten(run.states)))))
     made = run.repeats[0].made if run.repeats else None
     if made is not None:
         outcome.save(made, int(run.data["classes"]), folder)
     write(folder / "result.json", dump(result({run.method: run})))
+
+
+def _stream(path: Path, store: ClientStore) -> None:
+    """Clients' states that are on disk, some at a time."""
+    from glocal import stream
+
+    file = store.settled_file()
+    assert file is not None
+    ids = store.seen.nonzero().flatten()
+    try:
+        stream.write(path, ids, file.like, lambda some: store.rows_of(some.to(store.device)))
+    except OSError as error:
+        raise no_room(path, error) from error
 
 
 def _storable(tensors: Mapping[str, Any]) -> dict[str, Any]:

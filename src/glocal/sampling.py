@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -11,6 +12,9 @@ from torch import Tensor
 from glocal import rng
 from glocal.errors import GlocalError, shown
 from glocal.fields import fits, plain
+
+MANY = 10_000
+"""Clients from which on a draw looks at those it draws alone, and not at everybody."""
 
 
 class Sampler(Protocol):
@@ -40,13 +44,15 @@ class Fixed:
             raise GlocalError(f"a round needs 1 client or more, not {self.number}.")
 
     def cohort(self, clients: int, key: Tensor) -> Tensor:
-        """The first ``number`` of a random order."""
+        """The first ``number`` of a random order; of many clients, of those drawn one by one."""
         if self.number > clients:
             raise GlocalError(
                 f"{self.number} clients a round cannot be drawn from {clients}: ask for fewer."
             )
         if self.number == clients:
             return torch.arange(clients, device=key.device)
+        if clients > MANY and self.number * 4 <= clients:
+            return distinct(key, clients, self.number)
         return rng.permutation(key, clients)[: self.number].sort().values
 
     def share(self, clients: int) -> float:
@@ -91,6 +97,8 @@ class Poisson:
 
     def cohort(self, clients: int, key: Tensor) -> Tensor:
         """Those whose coin came up."""
+        if clients > MANY and self.rate <= 0.25:
+            return coins(key, clients, self.rate)
         return (rng.uniform(key, (clients,)) < self.rate).nonzero().flatten()
 
     def share(self, clients: int) -> float:
@@ -127,6 +135,46 @@ class Among:
         """The mean over all clients."""
         drawn = self.sampler.share(len(self.who)) * len(self.who) if self.sampler else 0.0
         return (drawn + len(self.always)) / clients
+
+
+def distinct(key: Tensor, clients: int, number: int) -> Tensor:
+    """The first ``number`` different ones of clients drawn again and again, ascending.
+
+    To pass over who was drawn before leaves everybody else as likely as everybody else, so every
+    set of that size is as likely; the time does not depend on how many clients there are.
+    """
+    words = 1 << 63
+    tries = number + number // 4 + 16
+    while True:
+        drawn = rng.bits(key, tries) & (words - 1)
+        # The last few words, of which there is not one for each client, would favour the first.
+        drawn = drawn[drawn <= words - 1 - words % clients] % clients
+        found, which = torch.unique(drawn, return_inverse=True)
+        if len(found) >= number:
+            break
+        tries *= 2  # begins with the same ones
+    first = torch.full_like(found, tries).scatter_reduce(
+        0, which, torch.arange(len(drawn), device=key.device), "amin"
+    )
+    chosen: Tensor = found[first.argsort()[:number]]
+    return chosen.sort().values
+
+
+def coins(key: Tensor, clients: int, rate: float) -> Tensor:
+    """Those whose coin of probability ``rate`` comes up, found by the gaps between them.
+
+    How many coins fail before the next one comes up is ``⌊log u / log(1 − rate)⌋``, with ``u``
+    uniform: Batagelj, Brandes: *Efficient generation of large random networks*, 2005.
+    """
+    mean = clients * rate
+    tries = int(mean + 6 * math.sqrt(mean)) + 16
+    while True:
+        u = ((rng.bits(key, tries) >> 11 & (1 << 53) - 1).double() + 0.5) * 2.0**-53
+        gaps = (u.log() / math.log1p(-rate)).floor().clamp(max=clients).long()
+        places = (gaps + 1).cumsum(0) - 1
+        if int(places[-1]) >= clients:
+            return places[places < clients]
+        tries *= 2
 
 
 def _share(name: str, value: float) -> None:

@@ -69,6 +69,7 @@ class Settings:
     adapt: str | None = None
     jobs: int = 0
     diverged: str = "fatal"
+    states: str = "auto"
     checkpoint_every: int = 0
     keep_checkpoints: int = 2
     track: tuple[str, ...] = ()
@@ -120,6 +121,7 @@ class Settings:
                     "attack",
                     "adapt",
                     "diverged",
+                    "states",
                 )
             },
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -18,7 +18,8 @@ from glocal import rng, server, tree
 from glocal.attacks import Adversary
 from glocal.clients import ClientStore
 from glocal.data.federation import Federation
-from glocal.engines.base import Engine, Work
+from glocal.engines.base import Ahead, Engine, Work
+from glocal.engines.batches import Room
 from glocal.errors import GlocalError
 from glocal.evaluate import Models, federated, validation
 from glocal.gate import Passed, check_policy
@@ -26,11 +27,13 @@ from glocal.gate import passed as gate
 from glocal.inputs import Inputs
 from glocal.ledger import Ledger
 from glocal.local import Local
+from glocal.making import Making
 from glocal.method import Method, Plan
 from glocal.sampling import Sampler
 from glocal.sharing import size_by_part
+from glocal.storage import Storage
 from glocal.task import Task
-from glocal.types import ClientState, Params, Tree, Uplink
+from glocal.types import Params, Tree, Uplink
 from glocal.weighting import Setting
 
 COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN = range(6)
@@ -82,6 +85,8 @@ class Training:
     """Clients who send something else than what they trained."""
     diverged: str = "fatal"
     """What becomes of a client whose training is not finite (:mod:`glocal.gate`)."""
+    storage: Storage = field(default_factory=Storage)
+    """Where clients' states are kept; changes nothing that comes out."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -114,6 +119,22 @@ class Training:
             key = rng.fold(key, part)
         return key
 
+    @cached_property
+    def halves(self) -> tuple[Local, ...]:
+        """What clients do in each stage: the same objects in all rounds, as engines know them."""
+        return tuple(stage.method.client_half(self.task) for stage in self.plan.stages)
+
+    @cached_property
+    def ahead(self) -> Ahead:
+        """What an engine may prepare for."""
+        steps = [
+            sum(Room.of(self.fed.train, phase, half.batch_size).steps for phase in half.phases)
+            for half in self.halves
+        ]
+        share, scheme = self.setting.fraction, self.setting.sampling
+        cohort = max(1, round(share * len(self.fed)))
+        return Ahead(self.last * max(steps), cohort, varies=scheme != "fixed")
+
     def method(self, progress: Progress) -> Method:
         """The method of the stage the run is in."""
         return self.plan.stages[progress.stage].method
@@ -122,7 +143,18 @@ class Training:
         """Before the first round."""
         method, key = self.plan.stages[0].method, self.key(BEGIN, 0)
         state = server.begin(method, self.task, params, self.setting, key)
-        return Progress(state, ClientStore(len(self.fed), self.fed.x.device), Ledger())
+        progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Ledger())
+        progress.clients = self.store(progress)
+        return progress
+
+    def store(self, progress: Progress) -> ClientStore:
+        """An empty store for the clients of a stage, in the place that fits their states."""
+        one = self.make(progress, self.halves[progress.stage])(0)
+        size = sum(leaf.nbytes for leaf in tree.leaves(one))
+        clients, device = len(self.fed), self.fed.x.device
+        absent = (1 - self.sampler.share(clients)) ** self.last
+        rows = round(clients * (1 - absent))
+        return self.storage.store(clients, size, device, progress.stage, rows)
 
     def run(
         self, progress: Progress, on_round: Callable[[Progress], None] = lambda progress: None
@@ -135,14 +167,14 @@ class Training:
 
     def one_round(self, progress: Progress) -> None:
         """Broadcast, train the cohort, reduce; then the next stage if this one is over."""
-        method = self.method(progress)
-        local = method.client_half(self.task)
+        method, local = self.method(progress), self.halves[progress.stage]
         down = server.broadcast(method, progress.server, progress.round, self.setting)
         ids = self.sampler.cohort(len(self.fed), self.key(COHORT, progress.round))
         line: dict[str, Any] = {"round": progress.round + 1, "cohort": len(ids)}
         if len(ids):
             joined = int((~progress.clients.seen[ids.cpu()]).sum())
             states = progress.clients.gather(ids, self.make(progress, local))
+            self._expect(progress, ids)
             work = Work(
                 task=self.task,
                 local=local,
@@ -152,6 +184,7 @@ class Training:
                 states=states,
                 key=self.key(WORK, progress.round),
                 needs_loss=method.weights.needs_loss,
+                ahead=self.ahead,
             )
             uplink, states = self.engine.round(work)
             if self.adversary is not None:
@@ -183,6 +216,12 @@ class Training:
         progress.round += 1
         progress.history.append(line)
         self._after(progress, line)
+
+    def _expect(self, progress: Progress, busy: Tensor) -> None:
+        """Who takes part next is known: states that are far away can come while others train."""
+        if progress.clients.place != "device" and progress.round + 1 < self.last:
+            key = self.key(COHORT, progress.round + 1)
+            progress.clients.expect(self.sampler.cohort(len(self.fed), key), busy)
 
     def _after(self, progress: Progress, line: dict[str, Any]) -> None:
         """Validation where it is due, and the change of stage."""
@@ -219,55 +258,60 @@ class Training:
         key = self.key(BEGIN, progress.stage)
         begun = server.begin(self.method(progress), self.task, params, self.setting, key)
         progress.server = {**begun, "privacy": progress.server["privacy"]}  # spent is spent
-        progress.clients = ClientStore(len(self.fed), self.fed.x.device)
+        progress.clients = self.store(progress)
 
-    def make(self, progress: Progress, local: Local) -> Callable[[int], ClientState]:
+    def make(self, progress: Progress, local: Local) -> Making:
         """How a client makes its state when it first takes part in this stage."""
         params = server.first_parameters(self.task, progress.server)
-
-        def client(i: int) -> ClientState:
-            return local.init(self.task, params, self.key(INIT, progress.stage, i))
-
-        return client
+        return Making(
+            init=lambda key: local.init(self.task, params, key),
+            key=partial(self.key, INIT, progress.stage),
+        )
 
     def models(self, progress: Progress) -> Models:
         """Every client's candidates, as the run stands."""
-        method = self.method(progress)
-        local = method.client_half(self.task)
+        method, local = self.method(progress), self.halves[progress.stage]
         down = server.broadcast(method, progress.server, progress.round, self.setting)
-        make = self.make(progress, local)
-        clients = progress.clients
+        states = partial(progress.clients.gather, make=self.make(progress, local))
         if getattr(method.local, "solves_when_judged", False):
-            clients = self._solved(progress, local, down, make)
-        return federated(self.task, local, self.engine, down, clients, make)
+            states = partial(self._solved, progress, local, down, states)
+        return federated(self.task, local, self.engine, down, states)
 
     def _solved(
         self,
         progress: Progress,
         local: Local,
         down: Tree,
-        make: Callable[[int], ClientState],
-    ) -> ClientStore:
-        """All clients' states; who never took part runs a round of which nothing is sent."""
-        ids, states = progress.clients.saved()
-        store = ClientStore.restored(len(self.fed), ids, states, self.fed.x.device)
-        absent = (~store.seen).nonzero().flatten().to(self.fed.x.device)
-        if len(absent):
-            work = Work(
-                self.task,
-                local,
-                self.fed,
-                down,
-                absent,
-                store.gather(absent, make),
-                self.key(WORK, progress.round),
-            )
-            store.scatter(absent, self.engine.round(work)[1])
-        return store
+        states: Callable[[Tensor], Tree],
+        ids: Tensor,
+    ) -> Tree:
+        """Clients' states; who never took part runs a round of which nothing is sent."""
+        found = states(ids)
+        absent = (~progress.clients.seen[ids.cpu()]).to(ids.device)
+        if not bool(absent.any()):
+            return found
+        work = Work(
+            self.task,
+            local,
+            self.fed,
+            down,
+            ids[absent],
+            tree.row(found, absent),
+            self.key(WORK, progress.round),
+        )
+        solved = self.engine.round(work)[1]
+        if bool(absent.all()):
+            return solved
+
+        def put(mine: Tensor, new: Tensor) -> Tensor:
+            mine[absent] = new  # what was gathered is nobody else's
+            return mine
+
+        return tree.map(put, found, solved)
 
     def one_for_all(self, progress: Progress) -> bool:
         """Whether clients keep nothing, so that they all predict with the same model."""
-        local = self.method(progress).client_half(self.task)
+        local = self.halves[progress.stage]
         return not tree.leaves(self.make(progress, local)(0))
 
     def _traffic(

@@ -27,7 +27,7 @@ from glocal.errors import NoRoomError
 from glocal.types import Tree
 
 _FILE = re.compile(r"(\d{8})-([0-9a-f]{64})\.safetensors")
-_DTYPES = {
+DTYPES = {
     torch.bool: "BOOL",
     torch.uint8: "U8",
     torch.int8: "I8",
@@ -93,6 +93,11 @@ class Series:
                     path.replace(path.with_suffix(".damaged"))
         return None
 
+    def oldest(self) -> int | None:
+        """The number of the oldest file, if there is one."""
+        files = self._files()
+        return int(files[-1].name[:8]) if files else None
+
     def _files(self) -> list[Path]:
         """The newest first."""
         if not self.folder.is_dir():
@@ -126,7 +131,7 @@ def _write(file: BinaryIO, facts: Mapping[str, Any], trees: Tree) -> str:
     for name, leaf in named.items():
         start, end = end, end + leaf.numel() * leaf.element_size()
         header[name] = {
-            "dtype": _DTYPES[leaf.dtype],
+            "dtype": DTYPES[leaf.dtype],
             "shape": list(leaf.shape),
             "data_offsets": [start, end],
         }

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from glocal import limits
-from glocal.checkpoint import Keeping, to_stderr
+from glocal.checkpoint import Keeping
 from glocal.errors import ClientError, GlocalError
 from glocal.fitting import Run, assembled, fit
 from glocal.locks import hold
 from glocal.method import Plan, as_plan
 from glocal.methods import resolve
 from glocal.order import Order, itself
-from glocal.progress import Report
+from glocal.progress import Report, to_stderr
 from glocal.repeat import Repeat, threads_for
 from glocal.runs import slug
 from glocal.stopping import Stopped
@@ -90,9 +90,12 @@ def train_all(
     needs = {spec: order.needs(plan, here, jobs) for spec, plan in plans.items()}
     if not settings.jobs:
         jobs = min(limits.processes(need, jobs) for need in needs.values())
+    if any(need and need.disk for need in needs.values()):
+        jobs = 1  # who writes the result must have the file that the states are in
     for spec, need in needs.items():
         among = need and limits.counted(replace(need.sizes, processes=jobs))
-        limits.check(among, here.fed.x.device, spec if len(specs) > 1 else "this run")
+        folder = keeping[spec].folder if spec in keeping else None
+        limits.check(among, here.fed.x.device, spec if len(specs) > 1 else "this run", folder)
     if jobs == 1:
         for spec in specs:
             with _named(spec, len(specs)):

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from glocal import rng, tree
 from glocal.data.federation import Federation
-from glocal.engines.base import Engine, Work
+from glocal.engines.base import Ahead, Engine, Work
+from glocal.engines.batches import Room
 from glocal.errors import ClientError
 from glocal.evaluate import score
 from glocal.local import Local
@@ -163,12 +164,21 @@ def race(
     if standing is not None:
         best.found = standing["best"]
         racing, began = standing["racing"], int(standing["epoch"])
+    steps = sum(Room.of(fed.train, phase, racer.batch_size).steps for phase in racer.phases)
+    ahead = Ahead(steps * racer.max_epochs, len(runs), varies=True)
     for epoch in range(began, racer.max_epochs):
         if len(racing) == 0:
             break
         down = {"params": {}, "lr": torch.tensor(racer.schedule(epoch), device=device)}
         work = Work(
-            task, racer, fed, down, runs[racing], tree.row(state, racing), rng.fold(root, epoch + 1)
+            task,
+            racer,
+            fed,
+            down,
+            runs[racing],
+            tree.row(state, racing),
+            rng.fold(root, epoch + 1),
+            ahead=ahead,
         )
         _, new = engine.round(work)
         accuracy, loss = score(task, fed, engine, new["w"], fed.val, runs[racing])

@@ -466,3 +466,12 @@ def test_npz_with_other_arrays_or_pickles(tmp_path: Path) -> None:
 def test_an_unknown_name() -> None:
     with pytest.raises(GlocalError, match=r"did you mean 'digits'.* or the path of a .csv or .npz"):
         load("digit")
+
+
+def test_ids_in_an_array_are_as_good_as_in_a_list() -> None:
+    ids = [30, 4, -7, 30, 4, -7, -7, 4, 30] * 2
+    x, y = torch.arange(18.0)[:, None], torch.arange(18) % 2
+    feds = [federation(x, y, clients=given) for given in (ids, torch.tensor(ids), np.array(ids))]
+    for fed in feds[1:]:
+        assert fed.names == feds[0].names == ("-7", "4", "30")
+        assert fed.fingerprint == feds[0].fingerprint

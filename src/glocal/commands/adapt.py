@@ -149,7 +149,8 @@ def adapted(
     here, files = one.here, one.files
     name = files.method
     alone = one.order.by_itself(one.order.alone(files.plan), here, partial(report, "alone"))
-    outcome, given, val = judge(one.trained, here.fed)
+    outcome, val = judge(one.trained, here.fed)
+    given = one.trained.models()
     tick = partial(report, f"{name}, adapting")
     where = (here.task, here.fed, here.engine)
     now = after(*where, techniques(by), given, here.seed, public=public, keep=keep, tick=tick)
@@ -167,7 +168,7 @@ def adapted(
         val_accuracy=val,
         adapted=now,
         trained=one.trained,
-        struck=struck(one.trained.training, here, given, files.stopped),
+        struck=struck(one.trained.training, here, lambda: given, files.stopped),
     )
     run = assembled(replace(one.order, adapt=by), name, one.fed, [own], [alone])
     run.summary.update({k: files.summary[k] for k in (*CARRIED, "rounds") if k in files.summary})
@@ -216,7 +217,7 @@ def trained_without(one: Restored, run: Run, report: Report) -> dict[str, Any]:
     title = f"{one.files.method}, without {len(removed)}"
     rounds = one.trained.training.rounds
     new = without(one.trained, removed, lambda p: report(title, p.round, rounds))
-    outcome, _, _ = judge(new, one.here.fed)
+    outcome, _ = judge(new, one.here.fed)
     return {
         "removed": [one.fed.names[k] for k in removed],
         "groups": {

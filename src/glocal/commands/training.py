@@ -275,7 +275,7 @@ def _tidy(job: Job) -> None:
 def _check_data(job: Job, fed: Federation) -> None:
     """Refuse to go on with other data than the run began with; say so if other versions run."""
     from glocal import runs
-    from glocal.checkpoint import to_stderr
+    from glocal.progress import to_stderr
     from glocal.settings import read
 
     told = False

@@ -197,6 +197,11 @@ def owners(ids: Any, n: int) -> tuple[Tensor, tuple[str, ...]]:
     """
     if getattr(ids, "shape", None) == (n, 1):
         ids = ids.reshape(-1)
+    if isinstance(ids, Tensor | np.ndarray) and ids.shape == (n,):
+        array = as_array(ids, "clients")
+        if array.dtype.kind in "iu" and n:  # the same, without an object for each row
+            values, whose = np.unique(array, return_inverse=True)
+            return torch.from_numpy(whose), tuple(map(str, values.tolist()))
     raw = ids.tolist() if hasattr(ids, "tolist") else ids
     if not isinstance(raw, Iterable) or isinstance(raw, str | Mapping):
         raise GlocalError(

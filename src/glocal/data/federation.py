@@ -17,7 +17,7 @@ from torch import Tensor
 from glocal.data import check, table
 from glocal.data.arguments import whole
 from glocal.data.partition import Partition, column_of, make, natural
-from glocal.data.split import Split, cut, from_counts
+from glocal.data.split import Split, cut
 from glocal.data.transforms import Transform, apply
 from glocal.data.uncut import Uncut, standardise, strata
 from glocal.errors import GlocalError
@@ -199,9 +199,7 @@ def federation(
         seen=labels,
         classes=classes,
         names=dealt.names,
-        rows=from_counts(
-            torch.cat(dealt.assignment), torch.tensor([len(rows) for rows in dealt.assignment])
-        ),
+        rows=dealt.rows,
         shares=shares,
         seed=seed,
         label_shift_only=dealt.label_shift_only,

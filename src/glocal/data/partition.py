@@ -17,7 +17,7 @@ from glocal import rng
 from glocal.data import check, table
 from glocal.data.arguments import bind, summary, whole
 from glocal.data.deals import PARTITIONS
-from glocal.data.split import from_owner, keyed
+from glocal.data.split import Split, from_owner, keyed
 from glocal.data.uncut import check_counts
 from glocal.errors import GlocalError, shown, unknown
 from glocal.spec import Call, parse_call
@@ -27,11 +27,16 @@ from glocal.spec import Call, parse_call
 class Partition:
     """The rows of each client, ascending; the rows of none; and what sets the clients apart."""
 
-    assignment: list[Tensor]
+    rows: Split
     leftovers: Tensor
     label_shift_only: bool
     """Whether clients differ in label shares or size alone: then a pooled test set can judge."""
     names: tuple[str, ...]
+
+    @property
+    def assignment(self) -> list[Tensor]:
+        """The rows of each client, one by one."""
+        return [self.rows.of(k) for k in range(len(self.names))]
 
 
 def make(
@@ -76,7 +81,7 @@ def _collect(owner: Tensor, names: tuple[str, ...], label_shift_only: bool) -> P
     rows = from_owner(owner, len(names))
     check_counts(names, rows.counts())
     return Partition(
-        assignment=[rows.of(k) for k in range(len(names))],
+        rows=rows,
         leftovers=(owner < 0).nonzero().flatten(),
         label_shift_only=label_shift_only,
         names=names,

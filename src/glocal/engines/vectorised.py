@@ -168,7 +168,8 @@ def _called(work: Work, stage: list[str]) -> tuple[Uplink, Tree]:
         carry = racing.everybody()
     stage[0] = "finish"
     update, states, extra = vmap(lambda c, _: local.finish(task, down, c))(carry, keys)
-    n = fed.train.start[work.ids + 1] - fed.train.start[work.ids]
+    start = fed.train.start.to(keys.device)
+    n = start[work.ids + 1] - start[work.ids]
     return Uplink(ids=work.ids, n=n, update=update, loss=None, extra=extra), states
 
 
