@@ -47,8 +47,8 @@ def test_the_cases_that_others_rely_on() -> None:
 def test_a_contestant_that_skips_work_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = bench.plain_loop
 
-    def lazy(initial, x, y, orders, batch_size):  # type: ignore[no-untyped-def]
-        return honest(initial, x, y, [order[:-1] for order in orders], batch_size)
+    def lazy(initial, x, y, orders, *settings):  # type: ignore[no-untyped-def]
+        return honest(initial, x, y, [order[:-1] for order in orders], *settings)
 
     monkeypatch.setattr(bench, "plain_loop", lazy)
     with pytest.raises(RuntimeError, match=r"dense: sequential ends at loss .* same work"):

@@ -26,7 +26,7 @@ from glocal import models, rng, server, tree
 from glocal.checkpoint import packed, unpacked
 from glocal.data.federation import Federation, federation
 from glocal.engines import Engine, Sequential, Vectorised, Work
-from glocal.engines.base import Look
+from glocal.engines.base import Ahead, Look
 from glocal.errors import GlocalError
 from glocal.evaluate import outcomes
 from glocal.local import Local
@@ -306,6 +306,13 @@ class _Kit:
         other, kept = self.together["vectorised"]
         self.close("engines agree", "uplink of everybody", _sent(other), _sent(uplink))
         self.close("engines agree", "client states of everybody", kept, states)
+        # As on a GPU, and where steps are compiled: in blocks of two, one of them not full.
+        pairs = Vectorised(in_blocks=True)
+        for again in ("", ", again"):  # the second time on buffers that were used before
+            work = replace(self.everybody, ahead=Ahead(steps=0, cohort=2))
+            other, kept = pairs.round(work)
+            self.close("engines agree (in blocks)", f"uplink{again}", _sent(other), _sent(uplink))
+            self.close("engines agree (in blocks)", f"client states{again}", kept, states)
 
     def saved_and_loaded(self) -> None:
         training = self.on(Vectorised())

@@ -10,13 +10,14 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from glocal.engines.captured import say
+from glocal.engines.drawn import left_alone
 
 InPlace = Callable[..., None]
 """Changes some of the tensors it is given."""
@@ -31,21 +32,36 @@ def pays(steps: int, device: torch.device) -> bool:
     return steps >= LONG.get(device.type, sys.maxsize)
 
 
-def compiled(function: InPlace, inputs: Sequence[Tensor]) -> InPlace:
+def compiled(function: InPlace, inputs: Sequence[Tensor], changed: int) -> InPlace:
     """``function`` of tensors like these, compiled; as it is where that fails.
 
-    The inputs are used for a first call, so some of them are changed.
+    It changes the first ``changed`` of its inputs. Both are tried on copies of these, and what
+    comes out differently is not used: a wrong program would be worse than a slow one.
     """
+
+    def tried(one: InPlace) -> list[Tensor]:
+        own = [t.clone() for t in inputs[:changed]]
+        one(*own, *inputs[changed:])
+        return own
+
     try:
         with _quiet():
-            return _compiled(function, inputs)
+            made = _compiled(function, inputs, changed)
+            same = all(
+                torch.allclose(a, b, rtol=1e-3, atol=1e-3 * float(b.abs().max()), equal_nan=True)
+                for a, b in zip(tried(made), tried(function), strict=True)
+                if b.numel()
+            )
+        if same:
+            return made
+        reason = "what was made of it comes out differently"
     except Exception as error:  # whatever tracing, a missing compiler or a backend raises
         reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-        say(f"the training step cannot be compiled here ({reason[:160]}): it goes on uncompiled.")
-        return function
+    say(f"the training step cannot be compiled here ({reason[:160]}): it goes on uncompiled.")
+    return function
 
 
-def _compiled(function: InPlace, inputs: Sequence[Tensor]) -> InPlace:
+def _compiled(function: InPlace, inputs: Sequence[Tensor], changed: int) -> InPlace:
     # Imported here: the compiler takes seconds to import, and most runs are too short for it.
     from torch._functorch import config as functorch
     from torch._inductor import config
@@ -60,8 +76,9 @@ def _compiled(function: InPlace, inputs: Sequence[Tensor]) -> InPlace:
 
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     shapes = [mode.from_tensor(t, static_shapes=True) for t in inputs]
+    draws = left_alone() if inputs[0].device.type == "cpu" else nullcontext()
     with torch.no_grad():
-        with mode:
+        with mode, draws:
             graph = make_fx(traced, _allow_non_fake_inputs=True)(*shapes)
         # The cache by the graph as it is traced does not know of rules; the one behind them does.
         with (
@@ -69,7 +86,8 @@ def _compiled(function: InPlace, inputs: Sequence[Tensor]) -> InPlace:
             functorch.patch(enable_autograd_cache=False),
         ):
             program: Any = compile_fx(graph, shapes, decompositions=_rules(inputs[0].device))
-            program(*inputs)  # the first call makes it
+            copies = (t.clone() for t in inputs[:changed])
+            program(*copies, *inputs[changed:])  # the first call makes it
     made: InPlace = program
     return made
 

@@ -146,9 +146,8 @@ class Program:
             step = _in_place(self.task, self.phases[p], self.carries[0], self.down)
             self.steps[p] = step
             if self.compiles:
-                # The first call, which makes it, may change nothing that is kept.
-                spare = self._inputs(p, 0, _zeros(self.carries[0], self.width))
-                self.steps[p] = compiled(step, spare)
+                changed = len(tree.leaves(self.carries[0]))
+                self.steps[p] = compiled(step, self._inputs(p, 0), changed)
         for t in range(longest[0]):
             live = sum(steps > t for steps in longest)
             if (p, live) not in self.graphs:
@@ -162,9 +161,8 @@ class Program:
             return [phase.steps] * layout.blocks
         return [-(-n // room.batch) * phase.epochs for n in layout.most]
 
-    def _inputs(self, p: int, b: int, carry: Carry | None = None) -> list[Tensor]:
-        of = self.plans[p][b]
-        mine = tree.leaves(self.carries[b] if carry is None else carry)
+    def _inputs(self, p: int, b: int) -> list[Tensor]:
+        of, mine = self.plans[p][b], tree.leaves(self.carries[b])
         data = (self.fed.x, self.fed.y_train)
         return [
             *mine, *tree.leaves(self.down), *data, of.rows, of.weight, of.keys, of.steps, self.t

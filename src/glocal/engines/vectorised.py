@@ -41,6 +41,8 @@ class Vectorised:
     chunk: int | None = None
     compiled: bool | None = False
     """Whether steps are compiled; None: where the run is long enough to pay for it."""
+    in_blocks: bool = False
+    """Work in blocks of fixed shapes also where nothing is compiled or captured."""
     programs: OrderedDict[Any, Program] = field(
         default_factory=OrderedDict, compare=False, repr=False
     )
@@ -49,7 +51,7 @@ class Vectorised:
     @property
     def name(self) -> str:
         """Those whose results may differ in the last digit have different names."""
-        return "compiled" if self.compiled else "vectorised"
+        return "compiled" if self.compiled else "in blocks" if self.in_blocks else "vectorised"
 
     def round(self, work: Work) -> tuple[Uplink, Tree]:
         """The cohort's round."""
@@ -124,7 +126,7 @@ class Vectorised:
         ahead = work.ahead or Ahead(steps=0, cohort=len(work.ids))
         device = work.ids.device
         compiles = pays(ahead.steps, device) if self.compiled is None else self.compiled
-        if device.type != "cuda" and not compiles:
+        if device.type != "cuda" and not (compiles or self.in_blocks):
             return None
         # Objects by identity: the program holds them, so no other can have their place.
         key = (id(work.local), id(work.task), id(work.fed), ahead, compiles)

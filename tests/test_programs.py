@@ -1,0 +1,216 @@
+"""Steps of fixed shapes: blocks, plans with room for anybody, compiling and its rule, threads."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.func import vmap
+
+import toys
+from glocal import rng, tree
+from glocal.data.split import from_counts
+from glocal.engines import Sequential, Vectorised, Work, captured, compiling, program, resolve
+from glocal.engines.base import Ahead
+from glocal.engines.batches import Room, plan
+from glocal.engines.blocks import MOST, WASTE, Layout, wasted, width
+from glocal.engines.drawn import left_alone
+from glocal.errors import ClientError
+from glocal.local import LocalSGD, Phase
+from glocal.optim import sgd
+from glocal.task import Task
+from test_engines import work
+
+PHASE = Phase("train", 2, lambda *_: {})
+
+
+def close(a: tuple[Any, Any], b: tuple[Any, Any]) -> None:
+    for x, y in ((a[0].update, b[0].update), (a[1], b[1])):
+        for name, leaf in tree.flatten(x):
+            torch.testing.assert_close(dict(tree.flatten(y))[name], leaf, rtol=1e-4, atol=1e-6)
+
+
+counts = st.lists(st.integers(1, 200), min_size=1, max_size=60)
+
+
+@given(counts, st.integers(1, 40), st.integers(1, 60), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_blocks_waste_little_or_are_as_many_as_may_be(
+    n: list[int], batch: int, cohort: int, varies: bool
+) -> None:
+    split = from_counts(torch.arange(sum(n)), torch.tensor(n))
+    wide = width(split, PHASE, batch, Ahead(0, cohort, varies))
+    assert 1 <= wide <= cohort
+    if varies:
+        assert wide <= -(-cohort // 8)
+    # A cohort as expected: spread over all sizes.
+    steps = (-(-torch.tensor(n) // batch) * 2).sort(descending=True).values
+    typical = steps[torch.linspace(0, len(n) - 1, cohort).round().long()]
+    others = [wasted(typical, -(-cohort // b)) for b in range(8 if varies else 1, MOST + 1)]
+    assert wasted(typical, wide) <= WASTE or wasted(typical, wide) == min(others)
+
+
+def test_waste_is_what_is_computed_for_nobody() -> None:
+    # Blocks (9, 5) and (4, nobody): 2·9 + 2·4 steps are computed for 18 of somebody.
+    assert wasted(torch.tensor([9, 5, 4]), 2) == pytest.approx(26 / 18 - 1)
+
+
+def test_clients_alike_are_one_block() -> None:
+    split = from_counts(torch.arange(60), torch.full((6,), 10))
+    assert width(split, PHASE, 5, Ahead(0, 6)) == 6
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 5))
+@settings(max_examples=100, deadline=None)
+def test_a_layout_puts_everybody_in_one_place(n: list[int], wide: int) -> None:
+    laid = Layout.of(torch.tensor(n), wide, torch.device("cpu"))
+    assert len(laid.order) == laid.blocks * wide
+    assert torch.equal(laid.order[laid.places], torch.arange(len(n)))
+    first = [n[int(i)] for i in laid.order[::wide]]
+    assert laid.most == first == [max(n[int(i)] for i in part) for part in laid.order.split(wide)]
+
+
+@pytest.mark.parametrize("batch_size", [0, 3, 100])
+@pytest.mark.parametrize("steps", [None, 7])
+def test_room_for_anybody_changes_no_batch(batch_size: int, steps: int | None) -> None:
+    split = from_counts(torch.arange(31), torch.tensor([4, 11, 2, 14]))
+    phase = replace_steps(steps)
+    ids = torch.tensor([0, 2])  # not the largest
+    keys = rng.fold(rng.key(3), ids)
+    room = Room.of(split, phase, batch_size)
+    tight = plan(split, ids, keys, phase.epochs, batch_size, steps)
+    roomy = plan(split, ids, keys, phase.epochs, room.batch, steps, room)
+    assert torch.equal(tight.steps, roomy.steps)
+    for i in range(len(ids)):
+        for t in range(int(tight.steps[i])):
+            some = [p.rows[i, t][p.weight[i, t] > 0] for p in (tight, roomy)]
+            assert torch.equal(*some)
+    assert float(roomy.weight.sum()) == float(tight.weight.sum())
+
+
+def replace_steps(steps: int | None) -> Phase:
+    return PHASE._replace(steps=steps)
+
+
+def test_the_rule_looks_at_the_length_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bool] = []
+    monkeypatch.setattr(program, "compiled", lambda step, *_: made.append(True) or step)
+    engine = resolve("auto", Task(toys.dropout_net()), torch.device("cpu"))
+    job = work()
+    enough = compiling.LONG["cpu"]
+    engine.round(replace(job, ahead=Ahead(enough - 1, 6)))
+    assert made == []
+    for _ in range(2):  # made once for all rounds
+        engine.round(replace(job, ahead=Ahead(enough, 6)))
+    assert made == [True]
+    resolve("vectorised", job.task, torch.device("cpu")).round(replace(job, ahead=Ahead(enough, 6)))
+    assert made == [True]
+
+
+def test_programs_of_old_trainings_are_let_go() -> None:
+    engine = Vectorised(in_blocks=True)
+    for lr in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
+        engine.round(work(LocalSGD(sgd(lr))))
+    assert len(engine.programs) == 4
+
+
+def test_draws_left_alone_are_the_same_draws() -> None:
+    keys = rng.fold(rng.key(5), torch.arange(6)).view(2, 3)
+    plain = (
+        rng.fold(keys, 3),
+        rng.fold(keys, torch.arange(3)),
+        rng.normal(keys, (4,)),
+        vmap(lambda k: rng.fold(k, torch.arange(3)))(keys),
+        vmap(lambda i: rng.uniform(rng.fold(keys[0], i), (2,)))(torch.arange(4)),
+    )
+    with left_alone():
+        again = (
+            rng.fold(keys, 3),
+            rng.fold(keys, torch.arange(3)),
+            rng.normal(keys, (4,)),
+            vmap(lambda k: rng.fold(k, torch.arange(3)))(keys),
+            vmap(lambda i: rng.uniform(rng.fold(keys[0], i), (2,)))(torch.arange(4)),
+        )
+    for a, b in zip(plain, again, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_a_compiled_step_is_the_same_step(capsys: pytest.CaptureFixture[str]) -> None:
+    job = work(LocalSGD(sgd(0.1, momentum=0.9), epochs=2, batch_size=4))
+    engine = Vectorised(compiled=True)
+    ahead = Ahead(0, 4)
+    first = engine.round(replace(job, ahead=ahead))
+    close(first, Sequential().round(job))
+    # Another cohort, in another order and with other parameters: made once, right again.
+    down = {**job.down, "params": tree.map(lambda x: x * 0.5, job.down["params"])}
+    other = replace(job, ids=job.ids[[5, 1, 3]], down=down, key=rng.key(9))
+    close(engine.round(replace(other, ahead=ahead)), Sequential().round(other))
+    assert len(engine.programs) == 1
+    close(first, Sequential().round(job))  # what was given back is not overwritten
+    assert capsys.readouterr().err == ""
+
+
+def test_where_compiling_fails_it_goes_on_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("no compiler\nand a long story")
+
+    monkeypatch.setattr(compiling, "_compiled", fails)
+    monkeypatch.setattr(captured, "_SAID", set())
+    job = work()
+    for _ in range(2):
+        close(Vectorised(compiled=True).round(job), Sequential().round(job))
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "cannot be compiled here (no compiler): it goes on uncompiled" in said
+
+
+def test_a_program_that_comes_out_differently_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(step: Any, inputs: Any, changed: int) -> Any:
+        return lambda *tensors: tensors[0].zero_()
+
+    monkeypatch.setattr(compiling, "_compiled", wrong)
+    monkeypatch.setattr(captured, "_SAID", set())
+    job = work()
+    close(Vectorised(compiled=True).round(job), Sequential().round(job))
+    assert "comes out differently" in capsys.readouterr().err
+
+
+@pytest.fixture
+def two_threads() -> Any:
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+def rounds_of(job: Work) -> Any:
+    uplink, states = Sequential().round(job)
+    return [uplink.loss, *tree.leaves(uplink.update), *tree.leaves(states)]
+
+
+def test_threads_change_no_bit(two_threads: None) -> None:
+    states = tree.stack([{"v": Task(toys.dropout_net()).params}] * 6)
+    job = work(toys.OwnModel(), states, needs_loss=True)
+    at_once = rounds_of(job)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    for a, b in zip(at_once, rounds_of(job), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_client_that_fails_in_a_thread_is_named(two_threads: None) -> None:
+    job = work()
+    broken = replace(job, fed=replace(job.fed, y_train=job.fed.y_train.clone()))
+    broken.fed.y_train[broken.fed.train.of(3)] = 99
+    with pytest.raises(ClientError, match=f"client {job.fed.names[3]} failed at train, step 0"):
+        Sequential().round(broken)
+    assert torch.get_num_threads() == 2
