@@ -46,10 +46,9 @@ def main() -> None:
     if chosen.case:
         print(json.dumps(measured(*chosen.case, chosen.rounds, chosen.method, chosen.states)))
         return
-    print(
-        f"{chosen.method}, logistic on {FEATURES} features, states: {chosen.states}; load average"
-    )
-    print(f"{os.getloadavg()[0]:.1f}; medians of {chosen.rounds} rounds after {WARM}\n")
+    print(f"{chosen.method}, logistic on {FEATURES} features, states: {chosen.states};")
+    load = f"load average {os.getloadavg()[0]:.1f}"
+    print(f"medians of {chosen.rounds} rounds after {WARM}; {load}\n")
     print(
         "| clients in all | a round | ms a round | lowest | highest | first round, ms "
         "| new a round | data, MB | peak, MB |"

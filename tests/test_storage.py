@@ -79,7 +79,8 @@ def test_a_place_gives_what_the_device_gives(place: str) -> None:
         if r % 4 == 1:  # somebody looks on, and somebody changes one who was fetched ahead
             assert same(near.gather(torch.arange(9), make), far.gather(torch.arange(9), make))
             for kept in (near, far):
-                kept.scatter(cohorts[r + 1][:1], tree.stack([make(70)]))
+                for one in cohorts[r + 1][:2]:
+                    kept.scatter(one[None], tree.stack([make(70)]))
     assert torch.equal(near.seen, far.seen)
     assert same(near.saved()[1], far.saved()[1])
 

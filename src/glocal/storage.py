@@ -76,6 +76,10 @@ class Storage:
         if place == "host":
             pin = torch.device(device).type == "cuda"
             return FarStore(clients, device, lambda like: HostRows(clients, like, pin), place)
+        if not hasattr(os, "preadv"):
+            raise GlocalError(
+                "clients' states cannot be kept on disk on this system: use --states device."
+            )
         path = self.path(stage)
         check_room(rows * one, path.parent if path else None)
         where = path or f"{tempfile.gettempdir()} (TMPDIR), without a name"
