@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
 from glocal import rng
 from glocal.bench import RATE, plain_loop
 from glocal.engines.batches import plan
 from glocal.task import cross_entropy
 from glocal.train import COHORT, WORK
-
 from peers import nets, ours
 from peers.work import Arrays, Work
 
@@ -81,7 +81,9 @@ def reference(work: Work) -> Iterator[Arrays]:
     x = torch.from_numpy(work.x.reshape(-1, *work.input_shape))
     y = torch.from_numpy(work.y.reshape(-1))
     for cohort, orders in zip(work.cohorts, work.orders, strict=True):
-        rows = [torch.from_numpy(c * work.y.shape[1] + o) for c, o in zip(cohort, orders)]
+        rows = [
+            torch.from_numpy(c * work.y.shape[1] + o) for c, o in zip(cohort, orders, strict=True)
+        ]
         module.load_state_dict(plain_loop(module, x, y, rows, work.batch_size))
         yield nets.exported(module)
 

@@ -38,7 +38,8 @@ def contest(work: Work, setting: str, turns: Turns) -> None:
     class Data(FedDataset):
         def get_dataloader(self, id: int, batch_size: int, type: str = "train") -> Any:
             order = now["orders"][id]
-            return list(zip(x[id][order].split(batch_size), y[id][order].split(batch_size)))
+            batches = (part[id][order].split(batch_size) for part in (x, y))
+            return list(zip(*batches, strict=True))
 
     class Server(SyncServerHandler):
         def sample_clients(self) -> list[int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from glocal.bench import plain_loop
 
+from glocal.bench import plain_loop
 from peers import nets
 from peers.work import Turns, Work
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +22,7 @@ class LeNet(nn.Module):
         for _ in self.convs:
             sides = [(side - 4) // 2 for side in sides]
         widths = (16 * math.prod(sides), 120, 100, classes)
-        self.layers = nn.ModuleList(
-            nn.Linear(*pair) for pair in zip(widths, widths[1:], strict=False)
-        )
+        self.layers = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(widths))
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
@@ -43,7 +42,7 @@ def build(work: Work) -> nn.Module:
     else:
         widths = (math.prod(work.input_shape), *hidden(work.model), work.classes)
         layers: list[nn.Module] = []
-        for pair in zip(widths, widths[1:], strict=False):
+        for pair in pairwise(widths):
             layers += [nn.Linear(*pair), nn.ReLU()]
         module = nn.Sequential(*layers[:-1])
     with torch.no_grad():

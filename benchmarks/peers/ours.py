@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from glocal.data.federation import Federation
 from glocal.data.split import from_counts
 from glocal.method import as_plan
@@ -11,7 +12,6 @@ from glocal.order import Order
 from glocal.place import Place
 from glocal.repeat import threads_for
 from glocal.train import Training
-
 from peers.work import Turns, Work
 
 ROUNDS = 200

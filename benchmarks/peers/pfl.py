@@ -20,13 +20,13 @@ def contest(work: Work, setting: str, turns: Turns) -> None:
     """Rounds in one process, or in two as ``torchrun`` starts them."""
     other = None
     if setting == "2 processes" and "RANK" not in os.environ:
-        other = second(work)
+        other = Second(work)
     import torch
     from pfl.aggregate.simulate import SimulatedBackend
     from pfl.aggregate.weighting import WeightByDatapoints
     from pfl.algorithm.base import NNAlgorithmParams
     from pfl.algorithm.federated_averaging import FederatedAveraging
-    from pfl.callback import TrainingProcessCallback
+    from pfl.callback.base import TrainingProcessCallback
     from pfl.data.federated_dataset import FederatedDatasetBase
     from pfl.data.pytorch import PyTorchTensorDataset
     from pfl.hyperparam import NNTrainHyperParams
@@ -77,9 +77,7 @@ def contest(work: Work, setting: str, turns: Turns) -> None:
     module = nets.build(work)
     module.loss = lambda inputs, labels: torch.nn.functional.cross_entropy(module(inputs), labels)
     module.metrics = lambda *_: {}
-    model = PyTorchModel(
-        module, torch.optim.SGD, torch.optim.SGD(module.parameters(), lr=1.0)
-    )
+    model = PyTorchModel(module, torch.optim.SGD, torch.optim.SGD(module.parameters(), lr=1.0))
     turns.params = lambda: nets.exported(module)
     algorithm = FederatedAveraging()
     algorithm._current_central_iteration = 1  # it would evaluate in iteration 0
@@ -101,7 +99,7 @@ def contest(work: Work, setting: str, turns: Turns) -> None:
     )
 
 
-class second:  # noqa: N801 used as a function
+class Second:
     """The process of rank 1: it is told the round when the first one is."""
 
     def __init__(self, work: Work) -> None:

@@ -22,7 +22,7 @@ Arrays = list[np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class Work:
-    """A case: the clients' data, the model to begin with, and the rounds, the same for everybody."""
+    """A case: the clients' data, the first model, and the rounds, the same for everybody."""
 
     folder: Path
     model: str
