@@ -31,7 +31,7 @@ def contest(work: Work, setting: str, turns: Turns) -> None:
             training.one_round(progress)
 
 
-def begun(work: Work, engine: str) -> tuple[Place, Training]:
+def begun(work: Work, engine: str, device: str = "cpu") -> tuple[Place, Training]:
     """What ``glocal.fit`` makes of such an order."""
     order = Order(
         model=work.model,
@@ -39,6 +39,7 @@ def begun(work: Work, engine: str) -> tuple[Place, Training]:
         sampled=work.cohorts.shape[1],
         seed=work.seed,
         engine=engine,
+        device=device,
     )
     here = order.place(federation(work), 0)
     method = fedavg(lr=work.rate, batch_size=work.batch_size, epochs=1)
