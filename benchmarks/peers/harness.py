@@ -105,7 +105,11 @@ class Worker:
                 cwd=work.folder,
             )
         worker = cls(who, setting, process, log)
-        worker.note = worker._answer()["note"]
+        try:
+            worker.note = worker._answer()["note"]
+        except Lost:
+            worker.stop()
+            raise
         worker.ready_s = time.perf_counter() - began
         return worker
 
@@ -122,13 +126,11 @@ class Worker:
     def stop(self) -> None:
         """Let it end, or end it."""
         try:
-            if self.process.stdin is not None:
-                self.process.stdin.write('{"do": "stop"}\n')
-                self.process.stdin.close()
-            self.process.wait(30)
+            # On a signal Ray would leave its processes behind, so it is asked first.
+            self.process.communicate('{"do": "stop"}\n', timeout=30)
         except (OSError, ValueError, subprocess.TimeoutExpired):
             self.process.kill()
-            self.process.wait()
+            self.process.communicate()
 
     def _ask(self, what: dict[str, Any]) -> dict[str, Any]:
         assert self.process.stdin is not None

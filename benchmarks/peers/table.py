@@ -87,10 +87,13 @@ def markdown(found: dict[str, Any]) -> str:
             ratio = f" ({one['ms'] / own['ms']:.1f}×)" if one and own else ""
             cells.append(f"{_ms(one['ms'])}{ratio}" if one else "–")
         lines.append("| " + " | ".join(cells) + " |")
-    cores, date = found["machine"]["cores"], found["machine"]["date"]
+    about = found["machine"]
+    busy = (about["load"] or 0) > about["cores"] / 2
+    others = " with other programs on them" if busy else ""
     lines += [
         "",
-        f"Medians of {found['repeats']} interleaved rounds on {cores} cores, {date}; everybody "
+        f"Medians of {found['repeats']} interleaved rounds on {about['cores']} cores{others}, "
+        f"{about['date']}; everybody "
         "trains the same batches to the same loss, each at its best setting "
         "([how, and start-up and memory](docs/speed.md#peers)).",
     ]
