@@ -60,6 +60,7 @@ CONTESTANTS = (
     Contestant("glocal", "ours", ("auto",)),
     Contestant("glocal, sequential", "ours", ("sequential",)),
     Contestant("glocal, vectorised", "ours", ("vectorised",)),
+    Contestant("glocal, compiled", "ours", ("compiled",)),
     Contestant("plain loop", "loop", THREADS),
     Contestant("FedJAX", "fedjax", ("jit", "pmap, 2 devices"), "fedjax"),
     Contestant("pfl", "pfl", (*THREADS, "2 processes"), "pfl"),

@@ -95,22 +95,29 @@ def _compiled(function: InPlace, inputs: Sequence[Tensor], changed: int) -> InPl
 THIN = 16
 """Terms up to which a sum is written out inside a kernel."""
 
+TINY = 20_000
+"""Multiplications up to which a client's product of matrices is done by a loop on a CPU."""
+
 
 def _rules(device: torch.device) -> dict[Any, Callable[..., Any]]:
     """How operations are taken apart before kernels are made of them.
 
     On a GPU, a gradient of weights is a sum over the few examples of a mini-batch. As a product of
     matrices it would go to memory and back; written out, it is made where the weights are updated.
+    On a CPU, very small products cost less in a loop than as calls of a library.
     """
     from torch._inductor.decomposition import select_decomp_table
 
     def bmm(a: Tensor, b: Tensor) -> Any:
-        thin = a.shape[2] <= THIN and a.shape[1] * b.shape[2] >= 16 * a.shape[2]
-        return (a.unsqueeze(-1) * b.unsqueeze(1)).sum(2) if thin else NotImplemented
+        rows, terms, columns = a.shape[1], a.shape[2], b.shape[2]
+        if device.type == "cuda":
+            apart = terms <= THIN and rows * columns >= 16 * terms
+        else:
+            apart = rows * terms * columns <= TINY
+        return (a.unsqueeze(-1) * b.unsqueeze(1)).sum(2) if apart else NotImplemented
 
     rules: dict[Any, Callable[..., Any]] = dict(select_decomp_table())
-    if device.type == "cuda":
-        rules[torch.ops.aten.bmm.default] = bmm
+    rules[torch.ops.aten.bmm.default] = bmm
     return rules
 
 

@@ -66,13 +66,14 @@ class Program:
     def round(self, work: Work) -> tuple[Uplink, Tree]:
         """A cohort's updates and new states."""
         layout = Layout.of(self.counts[work.ids.cpu()], self.width, self.device)
-        ids, states = work.ids, work.states
+        ids, keys, states = work.ids, work.keys, work.states
         if layout.moved:
-            ids, states = ids[layout.order], tree.row(states, layout.order)
+            ids, keys = ids[layout.order], keys[layout.order]
+            states = tree.row(states, layout.order)
         torch._foreach_copy_(tree.leaves(self.down), _in_order(self.down, work.down))
-        # How many places are somebody's, and the round's key, as tensors: a graph reads them.
+        # How many places are somebody's, as a tensor: a graph reads it.
         real = torch.tensor(len(work.ids), device=self.device)
-        cohort = {"ids": ids, "key": work.key, "real": real}
+        cohort = {"ids": ids, "keys": keys, "real": real}
         if len(self.carries) < layout.blocks:
             self._make_room(work, layout.blocks)
         self.begin({**cohort, "states": states})
@@ -80,10 +81,17 @@ class Program:
             self.lay[p](cohort)
             self._train(p, layout)
         sent = self.finish(cohort)
-        # A copy in any case: what a graph gives back is overwritten in the next round.
-        update, states, extra = (tree.row(part, layout.places) for part in sent)
+        if layout.moved:
+            update, states, extra = (tree.row(part, layout.places) for part in sent)
+        else:
+            update, states, extra = (tree.map(self._own, part) for part in sent)
         n = self.fed.train.start[work.ids + 1] - self.fed.train.start[work.ids]
         return Uplink(ids=work.ids, n=n, update=update, loss=None, extra=extra), states
+
+    def _own(self, sent: Tensor) -> Tensor:
+        """A copy of what the next round overwrites: a graph's answers, and what is in buffers."""
+        held = (leaf.data_ptr() for carry in self.carries for leaf in tree.leaves(carry))
+        return sent.clone() if self.device.type == "cuda" or sent.data_ptr() in held else sent
 
     def _make_room(self, work: Work, blocks: int) -> None:
         """Buffers for so many blocks."""
@@ -112,7 +120,7 @@ class Program:
 
     def _begin(self, cohort: Tree) -> None:
         """What is trained, into the blocks."""
-        carry = self._started(cohort["states"], rng.fold(cohort["key"], cohort["ids"]))
+        carry = self._started(cohort["states"], cohort["keys"])
         for b, mine in enumerate(self.carries[: len(cohort["ids"]) // self.width]):
             part = tree.row(carry, slice(b * self.width, (b + 1) * self.width))
             tree.map(lambda to, what: to.copy_(what), mine, part)
@@ -123,7 +131,7 @@ class Program:
 
         def lay(cohort: Tree) -> None:
             ids = cohort["ids"]
-            keys = rng.fold(rng.fold(cohort["key"], ids), p)
+            keys = rng.fold(cohort["keys"], p)
             drawn = plan(self.fed.train, ids, keys, phase.epochs, room.batch, phase.steps, room)
             times = torch.arange(room.steps, device=self.device)
             step_keys = rng.fold(rng.fold(keys, -2).unsqueeze(-1), times)
@@ -170,19 +178,20 @@ class Program:
 
     def _advancing(self, p: int, live: int) -> Callable[[], None]:
         """A step of the first ``live`` blocks."""
+        step, inputs = self.steps[p], [self._inputs(p, b) for b in range(live)]
 
         def one_by_one() -> None:
-            for b in range(live):
-                self.steps[p](*self._inputs(p, b))
+            for own in inputs:
+                step(*own)
             self.t.add_(1)
 
         def side_by_side() -> None:
             main = torch.cuda.current_stream()
             sides = [main, *(torch.cuda.Stream() for _ in range(1, live))]  # type: ignore[no-untyped-call]
-            for b, side in enumerate(sides):
+            for own, side in zip(inputs, sides, strict=True):
                 side.wait_stream(main)
                 with torch.cuda.stream(side):
-                    self.steps[p](*self._inputs(p, b))
+                    step(*own)
             for side in sides[1:]:
                 main.wait_stream(side)
             self.t.add_(1)
