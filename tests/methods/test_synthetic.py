@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,12 @@ def test_a_client_sends_energies_and_gradients_and_nothing_else() -> None:
     x, y = resolve_draw(training, done)
     assert torch.equal(x, done.server["memory"]["x"])
     assert y.bincount().tolist() == [5, 5, 5]
+
+
+def pictures() -> Federation:
+    """As ``images``, with pixels from 0 to 1."""
+    fed = images()
+    return replace(fed, x=torch.sigmoid(fed.x), uncut=None)
 
 
 def resolve_draw(training: Any, done: Any) -> tuple[Tensor, Tensor]:
@@ -275,7 +282,7 @@ def test_a_run_says_what_was_made_and_keeps_it(tmp_path: Path) -> None:
 
     from glocal.show import made_in_words
 
-    fed = images()
+    fed = pictures()
     run = glocal.fit("fedevg(spc=2,steps=2)", fed, model="mlp(4)", rounds=2, progress=False)
     found = run.summary["synthetic"]
     assert run.summary["synthetic_accuracy"] == found["accuracy"]

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 from glocal import rng
+from glocal.data.federation import Federation
 from glocal.errors import GlocalError, unknown
 from glocal.inputs import Inputs, known
 from glocal.memory import Memory, Vector
 from glocal.optim import not_negative
 from glocal.synthetic import langevin
 from glocal.synthetic.energy import mixture_gradient, weighted_gradient
+from glocal.synthetic.fits import check
 from glocal.types import Params, Tree, Uplink
 from glocal.weighting import Setting
 
@@ -100,12 +102,17 @@ def examples(name: str, moves: Moves) -> Memory:
     def draw(state: Tree, setting: Setting, key: Tensor) -> tuple[Tensor, Tensor]:
         return moves.room(known(setting.inputs, name)).decided(state["x"]), state["y"]
 
+    def fits(fed: Federation) -> None:
+        inputs = known(Inputs.of(fed), name)
+        if moves.boxed:
+            check(fed, inputs, moves.room(inputs), name, bounds=True)
+
     private = Vector(
         message=lambda extra: {"v": weighted_gradient(extra["score"], extra["gradient"])},
         like=lambda state: {"v": state["x"]},
         move=lambda state, mean, setting, key: moved(state, mean["v"], setting, key),
     )
-    return Memory(name, init, broadcast, update, alone=True, draw=draw, vector=private)
+    return Memory(name, init, broadcast, update, alone=True, draw=draw, vector=private, fits=fits)
 
 
 def balanced(classes: int, per_class: int, device: torch.device) -> Tensor:
