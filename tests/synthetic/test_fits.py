@@ -38,10 +38,15 @@ def test_images_must_be_from_0_to_1(spec: str) -> None:
     x = pictures()
     begin(spec, federation(x, LABELS, OWNER))
     begin(spec, federation(x + 1e-5, LABELS, OWNER))
-    wrong = [(255 * x).numpy().astype("uint8"), 255 * x, (x - x.mean()) / x.std(), x - 0.01]
-    for pixels in wrong:
-        with pytest.raises(GlocalError, match=r"makes pixels from 0 to 1.*scale them before"):
-            begin(spec, federation(pixels, LABELS, OWNER))
+    wrong = {
+        "x / 255": [(255 * x).numpy().astype("uint8"), 255 * x],
+        "x / [0-9.]+": [16 * x],
+        r"\(x \+ [0-9.]+\) / [0-9.]+": [(x - x.mean()) / x.std(), x - 0.01],
+    }
+    for advice, given in wrong.items():
+        for pixels in given:
+            with pytest.raises(GlocalError, match=f"from 0 to 1, .*scale them .* as in {advice}"):
+                begin(spec, federation(pixels, LABELS, OWNER))
 
 
 @every_method

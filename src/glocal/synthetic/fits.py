@@ -33,7 +33,7 @@ def check(fed: Federation, inputs: Inputs, room: Room, who: str, bounds: bool) -
             raise GlocalError(
                 f"{who} makes pixels from {low} to {high}, and the clients' images have pixels "
                 f"from {least:g} to {most:g}: scale them before you make the federation, as in "
-                f"(x - {least:g}) / {most - least:g}{other}."
+                f"{_scaled(least, most)}{other}."
             )
         return
     x = x.flatten(1)
@@ -50,6 +50,12 @@ def check(fed: Federation, inputs: Inputs, room: Room, who: str, bounds: bool) -
             f"column {name} lie outside: standardise the columns, so that each has mean 0 and "
             f"standard deviation 1, as is done with a table unless scale=False{other}."
         )
+
+
+def _scaled(least: float, most: float) -> str:
+    if least < 0:
+        return f"(x - {least:g}) / {most - least:g}".replace("- -", "+ ")
+    return "x / 255" if 128 < most <= 255 else f"x / {most:g}"
 
 
 def _other(who: str, least: float, most: float) -> str:
