@@ -196,10 +196,18 @@ def made_in_words(name: str, summary: Mapping[str, Any]) -> str:
     found = summary["synthetic"]
     return (
         f"{name} made {found['examples']} labelled examples: a classifier trained on them alone "
-        f"has {100 * summary['synthetic_accuracy']:.1f} % on the clients' test data. From them one "
-        f"tells who was trained on with an AUC of {found['membership']['auc']:.2f} (0.5: not at "
-        "all)."
+        f"has {100 * summary['synthetic_accuracy']:.1f} % on the clients' test data"
+        f"{_so_far(found)}. From them one tells who was trained on with an AUC of "
+        f"{found['membership']['auc']:.2f} (0.5: not at all)."
     )
+
+
+def _so_far(found: Mapping[str, Any]) -> str:
+    """That the classifier's training did not converge, where it did not."""
+    how = found["classifier"]
+    if how["converged"]:
+        return ""
+    return f" (not converged: after {how['steps']} steps its training loss was {how['loss']:.2f})"
 
 
 def choice_in_words(summary: Mapping[str, Any]) -> str:

@@ -289,6 +289,7 @@ def test_a_run_says_what_was_made_and_keeps_it(tmp_path: Path) -> None:
     assert found["examples"] == 6
     assert {"frechet", "features", "nearness", "membership"} <= set(found)
     assert "made 6 labelled examples" in made_in_words("fedevg", run.summary)
+    assert found["classifier"].keys() == {"steps", "loss", "converged"}
     run.save(tmp_path / "run")
     kept = load_file(tmp_path / "run" / "synthetic.safetensors")
     assert kept["x"].shape == (6, 1, 6, 6)

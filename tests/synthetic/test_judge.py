@@ -45,9 +45,29 @@ def test_a_classifier_learns_what_it_is_trained_on() -> None:
     x = rng.normal(rng.key(0), (60, 2))
     y = (x[:, 0] > 0).long()
     task = Task(net())
-    w = judge.trained_on(task, x, y, rng.key(1), lr=0.01)
-    assert judge.accuracy(task, w, x, y) >= 0.95
-    assert judge.accuracy(task, w, x, 1 - y) <= 0.05
+    learned = judge.trained_on(task, x, y, rng.key(1), lr=0.01, enough=0.1)
+    assert learned.converged
+    assert learned.loss < 0.1
+    assert learned.steps % 10 == 0
+    assert learned.steps < judge.STEPS
+    assert judge.accuracy(task, learned.w, x, y) >= 0.95
+    assert judge.accuracy(task, learned.w, x, 1 - y) <= 0.05
+
+
+def test_a_classifier_of_few_examples_gets_as_many_steps_as_one_of_many() -> None:
+    """Three examples are a mini-batch: two hundred passes would be two hundred steps."""
+    x, y = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), torch.tensor([0, 1, 1])
+    learned = judge.trained_on(Task(net()), x, y, rng.key(1))
+    assert learned.converged
+    assert 200 < learned.steps < judge.STEPS
+
+
+def test_steps_that_are_used_up_are_said_to_be() -> None:
+    x, y = torch.ones(130, 2), torch.arange(130) % 2
+    learned = judge.trained_on(Task(net()), x, y, rng.key(1), steps=20)
+    assert not learned.converged
+    assert learned.steps == 21  # whole passes, of three mini-batches each
+    assert learned.loss == pytest.approx(0.69, abs=0.1)
 
 
 def test_copies_are_noticed_and_strangers_are_not() -> None:

@@ -13,6 +13,7 @@ what to expect of a method.
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -29,6 +30,23 @@ PIECE = 2000
 """Examples at once: bounds memory, changes nothing."""
 
 
+STEPS = 3000
+"""Mini-batches after which a classifier of made examples is taken as it is."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A model, and how its training ended."""
+
+    w: Params
+    steps: int
+    """Mini-batches."""
+    loss: float
+    """Mean training loss of the last ten passes."""
+    converged: bool
+    """Whether that was under what is enough; if not, the steps were used up."""
+
+
 def trained_on(
     task: Task,
     x: Tensor,
@@ -37,30 +55,33 @@ def trained_on(
     *,
     lr: float = 1e-3,
     batch_size: int = 64,
-    passes: int = 200,
+    steps: int = STEPS,
     enough: float = 0.02,
-) -> Params:
+) -> Learned:
     """The task's model, newly drawn and trained on these examples alone.
 
-    Adam, mini-batches of ``batch_size``, until the mean training loss of ten passes in a row is
-    under ``enough``, and no more than ``passes`` passes.
+    Adam, mini-batches of ``batch_size``, whole passes: until the mean training loss of ten in a row
+    is under ``enough``, or ``steps`` mini-batches are done.
     """
     task, opt = task.plain(), adam(lr)
     w = task.init(rng.fold(key, 0))
-    state, losses = opt.init(w), []
-    for p in range(passes):
+    state, losses, done, converged = opt.init(w), [], 0, False
+    while done < steps and not converged:
+        p = len(losses)
         order = rng.permutation(rng.fold(rng.fold(key, 1), p), len(x))
+        drawn = rng.fold(rng.fold(key, 2), p)
         total = torch.zeros((), device=x.device)
         for b, rows in enumerate(torch.split(order, batch_size)):
             batch = {"x": x[rows], "y": y[rows], "weight": torch.ones(len(rows), device=x.device)}
-            drawn = rng.fold(rng.fold(rng.fold(key, 2), p), b)
-            grads, loss = task.grad(partial(task.loss, batch=batch, key=drawn), w)
+            objective = partial(task.loss, batch=batch, key=rng.fold(drawn, b))
+            grads, loss = task.grad(objective, w)
             w, state = opt.update(grads, state, w, 1.0)
             total += loss * len(rows)
+            done += 1
         losses.append(total / len(x))
-        if p % 10 == 9 and float(torch.stack(losses[-10:]).mean()) < enough:
-            break
-    return w
+        if len(losses) % 10 == 0:
+            converged = float(torch.stack(losses[-10:]).mean()) < enough
+    return Learned(w, done, float(torch.stack(losses[-10:]).mean()), converged)
 
 
 def accuracy(task: Task, w: Params, x: Tensor, y: Tensor) -> float:

@@ -59,11 +59,11 @@ def made(training: Training, progress: Progress, fed: Federation) -> Made | None
 
 def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> dict[str, Any]:
     """A classifier on the examples alone, their distance from test data, what they give away."""
-    w = judge.trained_on(task, x, y, rng.fold(key, 0))
+    learned = judge.trained_on(task, x, y, rng.fold(key, 0))
+    w = learned.w
     each = [judge.accuracy(task, w, *fed[k].test) for k in range(len(fed))]
     trained = fed.x[fed.train.rows], fed.y[fed.train.rows]
-    passes = max(1, -(-STEPS * 64 // len(trained[0])))
-    real = judge.trained_on(task, *trained, rng.fold(key, 1), passes=passes)
+    real = judge.trained_on(task, *trained, rng.fold(key, 1), steps=STEPS).w
     central = getattr(fed, "central", None)
     test = central or (fed.x[fed.test.rows], fed.y[fed.test.rows])
     whose = "the central test set" if central else "all clients' test data"
@@ -75,6 +75,11 @@ def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> d
     return {
         "examples": len(x),
         "accuracy": sum(each) / len(each),
+        "classifier": {
+            "steps": learned.steps,
+            "loss": learned.loss,
+            "converged": learned.converged,
+        },
         **({"central_accuracy": judge.accuracy(task, w, *central)} if central else {}),
         "frechet": judge.frechet(
             judge.features(task, real, x), judge.features(task, real, test[0])
