@@ -89,8 +89,21 @@ def test_membership_is_a_count_of_pairs() -> None:
     found = judge.membership(torch.zeros(1, 1), trained, held)
     # distances 0, 3, 7 against 1, 5, 9, 3: (4 + 2.5 + 1) of 12 pairs
     assert found["auc"] == pytest.approx(7.5 / 12)
-    assert found["advantage"] == pytest.approx(2 / 3 - 1 / 4, abs=0.09)
+    assert found["advantage"] == pytest.approx(1 / 3)
     assert found["tpr_at_1"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_membership_is_a_sweep_of_thresholds_also_where_distances_tie(seed: int) -> None:
+    values = rng.randint(rng.key(seed), 4, (90,)).float().unsqueeze(1)
+    trained, held = values[:40], values[40:] + (seed % 2)
+    found = judge.membership(torch.zeros(1, 1), trained, held)
+    roc = [
+        (float((trained <= t).float().mean()), float((held <= t).float().mean()))
+        for t in np.arange(-0.5, 6, 0.5)
+    ]
+    assert found["advantage"] == pytest.approx(max(t - f for t, f in roc))
+    assert found["tpr_at_1"] == pytest.approx(max(t for t, f in roc if f <= 0.01))
 
 
 def test_small_pictures_are_enlarged_and_large_ones_are_not() -> None:

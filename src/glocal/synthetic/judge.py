@@ -65,7 +65,8 @@ def trained_on(
     """
     task, opt = task.plain(), adam(lr)
     w = task.init(rng.fold(key, 0))
-    state, losses, done, converged = opt.init(w), [], 0, False
+    state, done, converged = opt.init(w), 0, False
+    losses: list[Tensor] = []
     while done < steps and not converged:
         p = len(losses)
         order = rng.permutation(rng.fold(rng.fold(key, 1), p), len(x))
@@ -150,10 +151,12 @@ def membership(made: Tensor, trained: Tensor, held_out: Tensor) -> dict[str, flo
     found with one false alarm in a hundred.
     """
     inside, outside = nearest(trained, made), nearest(held_out, made)
-    ranked = torch.cat([inside, outside]).argsort()
-    member = (ranked < len(inside)).double()
-    tpr = member.cumsum(0) / len(inside)
-    fpr = (1 - member).cumsum(0) / len(outside)
+    # Who is as near as another is called the same: only distances that occur are thresholds.
+    thresholds = torch.unique(torch.cat([inside, outside]))
+    tpr, fpr = (
+        torch.searchsorted(some.sort().values, thresholds, right=True).double() / len(some)
+        for some in (inside, outside)
+    )
     below = torch.searchsorted(outside.sort().values, inside, right=False)
     ties = torch.searchsorted(outside.sort().values, inside, right=True) - below
     wins = (len(outside) - below - ties).double() + 0.5 * ties.double()
