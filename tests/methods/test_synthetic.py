@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from loops import ENGINES, NET, batches, cohorts, first, made, trained
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
@@ -23,11 +23,12 @@ from glocal.errors import GlocalError
 from glocal.methods import resolve
 from glocal.methods.fedcvae import negative_elbo
 from glocal.sampling import Fixed
+from glocal.synthetic import judge
 from glocal.synthetic.outcome import figures
 from glocal.task import Task
 from glocal.testing import check_method, ragged
 from glocal.train import REDUCE, WORK
-from toys import images, texts
+from toys import images, seeded, texts
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 
@@ -323,6 +324,36 @@ def test_a_set_is_judged_on_the_central_test_data_where_there_is_some() -> None:
     assert found["frechet_from"] == "the central test set"
     assert found["nearness"]["copies"] == 40
     assert figures(task, fed, x, y, rng.key(0))["frechet_from"] == "all clients' test data"
+
+
+def test_a_model_without_a_linear_layer_keeps_its_examples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learn = judge.trained_on
+    monkeypatch.setattr(judge, "trained_on", lambda *a, **k: learn(*a, **{**k, "steps": 5}))
+
+    class Convolved(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(1, 3, 6)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x).flatten(1)
+
+    fed = pictures()
+    found = figures(Task(seeded(Convolved)), fed, fed.x[:6], fed.y[:6], rng.key(0))
+    assert found["frechet"] is None
+    assert "no linear layer" in found["frechet_missing"]
+    assert found["membership"]["auc"] > 0
+
+
+def test_the_model_of_real_data_learns_the_labels_that_training_sees() -> None:
+    """All of class 0 are told to be of class 1 and the other way round."""
+    fed = far_apart()
+    wrong = replace(fed, y_train=1 - fed.y)
+    task = Task(glocal.models.build("mlp(16)", input_shape=(2,), classes=2))
+    told = figures(task, wrong, fed.x[:20], fed.y[:20], rng.key(0))["features"]
+    assert "test data: 0.000)" in told
 
 
 def test_an_attack_that_would_change_nothing_is_refused() -> None:

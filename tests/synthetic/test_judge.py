@@ -41,6 +41,27 @@ def test_features_are_what_the_last_layer_reads() -> None:
     torch.testing.assert_close(judge.features(task, w, x), want)
 
 
+class Odd(nn.Module):
+    """The output layer first, and one that nobody calls last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(8, 2)
+        self.hidden = nn.Linear(2, 8)
+        self.unused = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.out(torch.tanh(self.hidden(x)))
+        return logits
+
+
+def test_the_last_layer_is_the_one_that_is_called_last() -> None:
+    task, x = Task(seeded(Odd)), rng.normal(rng.key(0), (7, 2))
+    w = task.init(rng.key(5))
+    want = torch.tanh(x @ w["hidden.weight"].T + w["hidden.bias"])
+    torch.testing.assert_close(judge.features(task, w, x), want)
+
+
 def test_a_classifier_learns_what_it_is_trained_on() -> None:
     x = rng.normal(rng.key(0), (60, 2))
     y = (x[:, 0] > 0).long()
@@ -79,6 +100,8 @@ def test_copies_are_noticed_and_strangers_are_not() -> None:
     strange = judge.nearness(new, trained, held, key)
     assert 0.4 < strange["nearer_to_trained"] < 0.6
     assert strange["copies"] == 0
+    assert (copied["copies_of_held_out"], copied["trained"], copied["held_out"]) == (0, 300, 300)
+    assert judge.nearness(held[:20], trained, held, key)["copies_of_held_out"] == 20
     assert judge.membership(trained, trained, held)["auc"] == 1
     assert judge.membership(trained, trained, held)["advantage"] == 1
     assert 0.4 < judge.membership(new, trained, held)["auc"] < 0.6

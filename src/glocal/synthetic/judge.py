@@ -96,17 +96,23 @@ def accuracy(task: Task, w: Params, x: Tensor, y: Tensor) -> float:
 
 
 def features(task: Task, w: Params, x: Tensor) -> Tensor:
-    """What the last linear layer of a model reads, [n, d]: its penultimate layer."""
+    """What the linear layer that is called last in a model reads, [n, d]: its penultimate layer."""
     module = copy.deepcopy(task.module).eval()
-    linear = [m for m in module.modules() if isinstance(m, nn.Linear)]
-    if not linear:
-        raise GlocalError("this model has no linear layer to take features from: use 'mlp', say.")
-    seen: list[Tensor] = []
-    linear[-1].register_forward_pre_hook(lambda layer, given: seen.append(given[0].flatten(1)))
+    read: list[Tensor] = []
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear):
+            layer.register_forward_pre_hook(lambda layer, given: read.append(given[0]))
+    found: list[Tensor] = []
     with torch.no_grad():
         for piece in torch.split(x, PIECE):
+            read.clear()
             functional_call(module, w, (piece,))
-    return torch.cat(seen)
+            if not read or len(read[-1]) != len(piece):
+                raise GlocalError(
+                    "this model calls no linear layer to take features from: use 'mlp', say."
+                )
+            found.append(read[-1].flatten(1))
+    return torch.cat(found)
 
 
 def frechet(a: Tensor, b: Tensor) -> float:
@@ -114,6 +120,8 @@ def frechet(a: Tensor, b: Tensor) -> float:
     a, b = a.double().cpu(), b.double().cpu()
     if min(len(a), len(b)) < 2:
         raise GlocalError("a distance of distributions needs two examples or more of each.")
+    if not bool(a.isfinite().all() and b.isfinite().all()):
+        raise GlocalError("a distance of distributions needs features that are finite.")
     ca, cb = (torch.cov(v.T).reshape(v.shape[1], v.shape[1]) for v in (a, b))
     root = _root(ca)
     cross = torch.linalg.eigvalsh(root @ cb @ root).clamp(min=0).sqrt().sum()
@@ -125,21 +133,28 @@ def nearness(made: Tensor, trained: Tensor, held_out: Tensor, key: Tensor) -> di
     """Of how many made examples the nearest real one was trained on.
 
     Both pools are cut to one size, so 0.5 is what a set that copied nobody has. ``copies`` counts
-    made examples that are a training example to within a thousandth of the usual distance.
+    made examples that are a training example to within a thousandth of the usual distance,
+    ``copies_of_held_out`` those of one that nobody trained on: where examples repeat, as in tables
+    of a few categories, there are such by chance.
     """
     n = min(len(trained), len(held_out))
     some = trained[rng.permutation(rng.fold(key, 0), len(trained))[:n]]
     others = held_out[rng.permutation(rng.fold(key, 1), len(held_out))[:n]]
     near, far = nearest(made, some), nearest(made, others)
     usual = float(nearest(others[:500], some).median())
-    to_all = nearest(made, trained)
+    copies, chance = (
+        int((nearest(made, all_of) <= 1e-3 * usual).sum()) for all_of in (trained, held_out)
+    )
     return {
         "nearer_to_trained": float(((near < far) + 0.5 * (near == far)).mean()),
         "distance_to_trained": float(near.mean()),
         "distance_to_held_out": float(far.mean()),
         "usual_distance": usual,
-        "copies": int((to_all <= 1e-3 * usual).sum()),
+        "copies": copies,
+        "copies_of_held_out": chance,
         "pool": n,
+        "trained": len(trained),
+        "held_out": len(held_out),
     }
 
 

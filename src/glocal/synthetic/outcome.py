@@ -15,6 +15,7 @@ from glocal.errors import GlocalError
 from glocal.synthetic import judge
 from glocal.task import Task
 from glocal.train import Progress, Training
+from glocal.types import Params
 
 MADE = -3
 """Child of the seed's key for what is drawn at the end (trainings use those from 0 up)."""
@@ -62,7 +63,7 @@ def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> d
     learned = judge.trained_on(task, x, y, rng.fold(key, 0))
     w = learned.w
     each = [judge.accuracy(task, w, *fed[k].test) for k in range(len(fed))]
-    trained = fed.x[fed.train.rows], fed.y[fed.train.rows]
+    trained = fed.x[fed.train.rows], fed.y_train[fed.train.rows]
     real = judge.trained_on(task, *trained, rng.fold(key, 1), steps=STEPS).w
     central = getattr(fed, "central", None)
     test = central or (fed.x[fed.test.rows], fed.y[fed.test.rows])
@@ -81,9 +82,7 @@ def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> d
             "converged": learned.converged,
         },
         **({"central_accuracy": judge.accuracy(task, w, *central)} if central else {}),
-        "frechet": judge.frechet(
-            judge.features(task, real, x), judge.features(task, real, test[0])
-        ),
+        **_distance(task, real, x, test[0]),
         "frechet_from": whose,
         "features": "penultimate layer of the run's model, trained on all clients' training data "
         f"({len(trained[0])} examples; accuracy on {whose}: "
@@ -91,6 +90,15 @@ def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> d
         "nearness": judge.nearness(x, members, others, rng.fold(key, 4)),
         "membership": judge.membership(x, members, others),
     }
+
+
+def _distance(task: Task, real: Params, x: Tensor, test: Tensor) -> dict[str, Any]:
+    """The Fréchet distance; or none, and why: what was made is kept all the same."""
+    try:
+        far = judge.frechet(judge.features(task, real, x), judge.features(task, real, test))
+    except GlocalError as error:
+        return {"frechet": None, "frechet_missing": str(error)}
+    return {"frechet": far}
 
 
 def load(file: Path, fed: Federation) -> tuple[Tensor, Tensor]:
