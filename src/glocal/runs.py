@@ -214,9 +214,8 @@ def save(run: Run, folder: Path) -> None:
 
     write(folder / "final.safetensors", encode(_storable(run.model)))
     write(folder / "clients.safetensors", encode(_storable(dict(tree.flatten(run.states)))))
-    made = run.repeats[0].made if run.repeats else None
-    if made is not None:
-        outcome.save(made, int(run.data["classes"]), folder)
+    if run.made is not None:
+        outcome.save(run.made, int(run.data["classes"]), folder)
     write(folder / "result.json", dump(result({run.method: run})))
 
 

@@ -284,12 +284,20 @@ def test_a_run_says_what_was_made_and_keeps_it(tmp_path: Path) -> None:
     from glocal.show import made_in_words
 
     fed = pictures()
+    plain = glocal.fit("fedavg", fed, model="mlp(4)", rounds=1, progress=False)
     run = glocal.fit("fedevg(spc=2,steps=2)", fed, model="mlp(4)", rounds=2, progress=False)
     found = run.summary["synthetic"]
     assert run.summary["synthetic_accuracy"] == found["accuracy"]
     assert found["examples"] == 6
     assert {"frechet", "features", "nearness", "membership"} <= set(found)
-    assert "made 6 labelled examples" in made_in_words("fedevg", run.summary)
+    said = made_in_words("fedevg", run.summary)
+    assert "made 6 labelled examples: a classifier" in said
+    for part in ("Fréchet distance from all clients' test data", "Nearest neighbours:", "AUC of"):
+        assert part in said
+    assert found["features"] in said
+    assert run.made is not None
+    assert run.made.y.tolist() == [0, 0, 1, 1, 2, 2]
+    assert plain.made is None
     assert found["classifier"].keys() == {"steps", "loss", "converged"}
     run.save(tmp_path / "run")
     kept = load_file(tmp_path / "run" / "synthetic.safetensors")
@@ -297,8 +305,42 @@ def test_a_run_says_what_was_made_and_keeps_it(tmp_path: Path) -> None:
     assert kept["y"].tolist() == [0, 0, 1, 1, 2, 2]
     assert (tmp_path / "run" / "synthetic.png").read_bytes()[1:4] == b"PNG"
     assert len(run.clients) == len(fed)
-    plain = glocal.fit("fedavg", fed, model="mlp(4)", rounds=1, progress=False)
     assert "synthetic" not in plain.summary
+
+
+def test_words_of_repeats_do_not_mix_the_first_with_a_mean() -> None:
+    from glocal.show import made_in_words
+
+    figures = {
+        "examples": 4,
+        "accuracy": 0.9,
+        "central_accuracy": 0.8,
+        "classifier": {"steps": 3000, "loss": 0.5, "converged": False},
+        "frechet": None,
+        "frechet_missing": "this model has none.",
+        "frechet_from": "the central test set",
+        "features": "none",
+        "nearness": {"nearer_to_trained": 0.5, "copies": 2, "copies_of_held_out": 1},
+        "membership": {"auc": 0.61, "advantage": 0.2, "tpr_at_1": 0.034},
+    }
+    one = {"synthetic_accuracy": 0.9, "synthetic": figures, "repeats": 1}
+    said = made_in_words("fedevg", one)
+    for part in (
+        "has 90.0 % on the clients' test data and 80.0 % on the central test set (not converged: "
+        "after 3000 steps its training loss was 0.50).",
+        "No Fréchet distance: this model has none.",
+        "copies of training examples: 2, of held-out ones: 1.",
+        "AUC of 0.61",
+        "20 points",
+        "3.4 % of the members",
+    ):
+        assert part in said
+    assert "repeat" not in said
+    said = made_in_words("fedevg", {**one, "synthetic_accuracy": 0.7, "repeats": 3})
+    assert (
+        "examples in the first of 3 repeats: a classifier trained on them alone has 90.0 %" in said
+    )
+    assert said.endswith("Mean accuracy over all repeats, on the clients' test data: 70.0 %.")
 
 
 def test_a_set_is_judged_on_the_central_test_data_where_there_is_some() -> None:
