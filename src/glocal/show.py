@@ -213,8 +213,8 @@ def made_in_words(name: str, summary: Mapping[str, Any]) -> str:
         "to training data than to as much held-out data (50: nobody's copy); copies of training "
         f"examples: {near['copies']}, of held-out ones: {near['copies_of_held_out']}.",
         f"Membership: from them one tells who was trained on with an AUC of {who['auc']:.2f} (0.5: "
-        f"not at all), at best {100 * who['advantage']:.0f} points more true than false alarms; "
-        f"with 1 % of false alarms {100 * who['tpr_at_1']:.1f} % of the members are found.",
+        f"not at all), with a gap of {who['advantage']:.2f} between true and false alarms at most; "
+        f"at 1 % of false alarms {100 * who['tpr_at_1']:.1f} % of the members are found.",
     ]
     if repeats > 1:
         mean = 100 * summary["synthetic_accuracy"]

@@ -331,7 +331,7 @@ def test_words_of_repeats_do_not_mix_the_first_with_a_mean() -> None:
         "No Fréchet distance: this model has none.",
         "copies of training examples: 2, of held-out ones: 1.",
         "AUC of 0.61",
-        "20 points",
+        "a gap of 0.20",
         "3.4 % of the members",
     ):
         assert part in said
