@@ -20,6 +20,7 @@ from glocal.data.federation import Federation
 from glocal.engines import Engine, Vectorised
 from glocal.engines.batches import plan
 from glocal.errors import GlocalError
+from glocal.inputs import Inputs
 from glocal.methods import resolve
 from glocal.methods.fedcvae import negative_elbo
 from glocal.sampling import Fixed
@@ -197,6 +198,18 @@ def test_tables_keep_numbers_in_bounds_and_categories_whole() -> None:
         assert x[:, 1:4].sum(1).tolist() == [1] * 8
         assert x[:, 1:4].unique().tolist() == [0, 1]
     check_method("fedevg(spc=2,synthetic_batch=3)", model="mlp(4)", fed=fed)
+
+
+def test_only_words_are_categories_whatever_a_column_is_called() -> None:
+    table = {
+        "dose=high": [0.1 * i for i in range(60)],
+        "colour=hue": ["red", "green"] * 30,
+        "colour": ["dark", "light", "pale"] * 20,
+        "label": [i % 2 for i in range(60)],
+        "site": [i % 3 for i in range(60)],
+    }
+    inputs = Inputs.of(federation(table, "label", "site"))
+    assert inputs.categories == ((1, 3), (3, 6))
 
 
 def test_images_stay_between_black_and_white_unless_told_otherwise() -> None:
