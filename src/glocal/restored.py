@@ -28,7 +28,7 @@ from glocal.methods import resolve
 from glocal.order import Order, itself
 from glocal.place import Place
 from glocal.repeat import Trained
-from glocal.runs import SCHEMA
+from glocal.runs import CHECKPOINTS, SCHEMA
 from glocal.settings import Settings
 from glocal.settings import read as read_settings
 from glocal.train import Progress, Training
@@ -122,9 +122,9 @@ def read(folder: Path) -> Files:
     method, settings = read_settings(folder / "settings.toml")
     for name in FILES:
         if not (folder / name).is_file():
-            raise GlocalError(
-                f"the run in {folder} did not finish, as it has no {name}: {_again(folder)}."
-            )
+            begun = (folder / CHECKPOINTS).is_dir() and not (folder / "result.json").is_file()
+            remedy = f"go on with 'glocal resume {folder}'" if begun else _again(folder)
+            raise GlocalError(f"the run in {folder} did not finish, as it has no {name}: {remedy}.")
     facts = tomllib.loads((folder / "settings.toml").read_text(encoding="utf-8"))
     result = _json(folder / "result.json")
     if result.get("schema") != SCHEMA:

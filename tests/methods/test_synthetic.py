@@ -15,14 +15,16 @@ from torch.func import functional_call
 from torch.nn import functional
 
 import glocal
-from glocal import federation, rng, server
+from glocal import federation, rng, server, tree
 from glocal.data.federation import Federation
 from glocal.engines import Engine, Vectorised
 from glocal.engines.batches import plan
 from glocal.errors import GlocalError
 from glocal.inputs import Inputs
+from glocal.method import Plan, Stage, as_plan
 from glocal.methods import resolve
 from glocal.methods.fedcvae import negative_elbo
+from glocal.methods.fedevg import fedevg
 from glocal.sampling import Fixed
 from glocal.synthetic import judge
 from glocal.synthetic.outcome import figures
@@ -265,12 +267,20 @@ def test_images_keep_the_contract(spec: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("fedevg+median", "fedevg also moves by a mean"),
+        ("fedevg+median", "and median would protect nothing: leave it out"),
+        ("scaffold+fedevg", "begin the spec with it, as in 'fedevg'"),
+        ("fedavg+median+scaffold", "begin the spec with it, as in 'scaffold'"),
+        ("fedavg+term+scaffold", r"begin the spec with it, as in 'scaffold\+term'"),
         ("fedevg+adam", "adam would do nothing"),
         ("fedevg+uniform", "uniform would do nothing"),
         ("fedcgan(shared=last(1))", r"shared=last\(1\) would do nothing"),
         ("fedevg(spc=0)", "spc must be a whole number"),
         ("fedevg(steps=0.5)", "steps must be a whole number"),
+        ("fedevg(steps=0)", "steps must be a whole number"),
+        ("fedcgan(steps=0)", "steps must be a whole number"),
+        ("fedcvae(steps=0)", "steps must be a whole number"),
+        ("fedevg(low=nan)", "low must be a"),
+        ("fedevg(high=nan)", "high must be a"),
         ("fedevg(beta_schedule=up)", "beta_schedule"),
         ("fedevg(low=1,high=0)", "below high"),
         ("fedevg(gamma=-1)", "gamma must be 0 or more"),
@@ -280,6 +290,40 @@ def test_images_keep_the_contract(spec: str) -> None:
 def test_what_makes_no_sense_is_refused(spec: str, message: str) -> None:
     with pytest.raises(GlocalError, match=message):
         resolve(spec)
+
+
+@pytest.mark.parametrize("bound", ["low=4", "low=5", "high=-4"])
+def test_a_bound_beyond_the_usual_other_one_is_refused(bound: str) -> None:
+    training = made(f"fedevg({bound})", Vectorised())
+    name = bound.partition("=")[0]
+    with pytest.raises(GlocalError, match=f"{name} must be a number, not nan"):
+        fedevg(**{name: float("nan")})  # type: ignore[arg-type]
+    with pytest.raises(GlocalError, match="usual bound of columns: give both low and high"):
+        training.begin(training.task.params)
+
+
+def test_a_stage_that_makes_examples_is_the_last() -> None:
+    maker, other = (as_plan(resolve(spec)).stages[0].method for spec in ("fedevg", "fedavg"))
+    Plan((Stage(other, 1), Stage(maker)))
+    with pytest.raises(GlocalError, match="let fedevg be the last"):
+        Plan((Stage(maker, 1), Stage(other)))
+
+
+@pytest.mark.parametrize("name", ["fedcvae", "fedcgan"])
+def test_networks_that_travel_take_the_optimiser_that_was_asked_for(name: str) -> None:
+    def end(more: str) -> dict[str, Tensor]:
+        spec = f"{name}(width=1,code=2,steps=3,lr=0.001{more})"
+        _, done = trained(spec, Vectorised(), rounds=1)
+        return dict(tree.flatten(done.server["memory"]["networks"]))
+
+    plain = end("")
+    others = (",optimiser=sgd", ",momentum=0.5", ",weight_decay=1", ",optimiser=adamw")
+    ends = [end(more) for more in others]
+    for i, one in enumerate(ends):
+        for other in (plain, *ends[:i]):
+            assert any(not torch.equal(one[k], other[k]) for k in one)
+    same = end(",optimiser=adam,weight_decay=0")
+    assert all(torch.equal(same[k], plain[k]) for k in plain)
 
 
 @pytest.mark.parametrize("spec", ["fedevg", "fedcvae"])

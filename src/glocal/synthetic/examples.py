@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -39,12 +40,22 @@ class Moves:
         not_negative(beta=self.first, beta_last=self.last, delta=self.noise)
         if self.schedule not in langevin.SCHEDULES:
             raise unknown("beta_schedule", self.schedule, langevin.SCHEDULES)
+        for name, bound in (("low", self.low), ("high", self.high)):
+            if bound is not None and math.isnan(bound):
+                raise GlocalError(f"{name} must be a number, not {bound}.")
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise GlocalError(f"low={self.low} must be below high={self.high}.")
 
     def room(self, inputs: Inputs) -> langevin.Room:
-        """Where examples may be."""
-        return langevin.room(inputs, self.low, self.high)
+        """Where examples may be; refuses one bound that is beyond the usual other one."""
+        room = langevin.room(inputs, self.low, self.high)
+        if not room.low < room.high:
+            usual = "pixels" if inputs.images else "columns"
+            raise GlocalError(
+                f"examples cannot be from {room.low:g} to {room.high:g}, of which one is the usual "
+                f"bound of {usual}: give both low and high."
+            )
+        return room
 
     def nearest(self, x: Tensor, inputs: Inputs) -> Tensor:
         """On the server: the nearest point of the room, if there is one."""

@@ -108,6 +108,10 @@ def load(file: Path, fed: Federation) -> tuple[Tensor, Tensor]:
     """
     from safetensors.torch import load_file
 
+    if file.is_dir():
+        inside = file / "synthetic.safetensors"
+        hint = f"the file in it, {inside}" if inside.is_file() else "a .safetensors file"
+        raise GlocalError(f"{file} is a folder, and examples are in a file: give {hint}.")
     try:
         found = load_file(file)
     except Exception as error:  # safetensors raises its own kinds
