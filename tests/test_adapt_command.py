@@ -356,11 +356,6 @@ def gone(name: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).unlink()
 
 
-def killed(folder: Path) -> None:
-    (folder / "result.json").unlink()
-    (folder / "checkpoints").mkdir()
-
-
 def other_text(name: str, old: str, new: str) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         text = (folder / name).read_text()
@@ -374,8 +369,10 @@ def other_text(name: str, old: str, new: str) -> Callable[[Path], None]:
     ("spoil", "says"),
     [
         (gone("settings.toml"), "there is no run in"),
-        (gone("result.json"), "did not finish, as it has no result.json: train it again with"),
-        (killed, "has no result.json: go on with 'glocal resume"),
+        (
+            gone("result.json"),
+            "did not finish, as it has no result.json: go on with 'glocal resume",
+        ),
         (gone("final.safetensors"), "did not finish, as it has no final.safetensors"),
         (gone("clients.safetensors"), "did not finish, as it has no clients.safetensors"),
         (gone("metrics.jsonl"), "did not finish, as it has no metrics.jsonl"),

@@ -28,7 +28,7 @@ from glocal.methods import resolve
 from glocal.order import Order, itself
 from glocal.place import Place
 from glocal.repeat import Trained
-from glocal.runs import CHECKPOINTS, SCHEMA
+from glocal.runs import COMPARISON, SCHEMA, unfinished
 from glocal.settings import Settings
 from glocal.settings import read as read_settings
 from glocal.train import Progress, Training
@@ -111,8 +111,8 @@ def folders(path: Path) -> list[Path]:
         )
     if not (path / "result.json").is_file():
         raise GlocalError(
-            f"{path} is no finished comparison, as it has no result.json: give the folder of one "
-            f"of its runs, such as {inside[0]}."
+            f"{path} is no finished comparison, as it has no result.json: go on with 'glocal "
+            f"resume {path}', or give the folder of one of its runs, such as {inside[0]}."
         )
     return inside
 
@@ -122,8 +122,8 @@ def read(folder: Path) -> Files:
     method, settings = read_settings(folder / "settings.toml")
     for name in FILES:
         if not (folder / name).is_file():
-            begun = (folder / CHECKPOINTS).is_dir() and not (folder / "result.json").is_file()
-            remedy = f"go on with 'glocal resume {folder}'" if begun else _again(folder)
+            whole = folder.parent if (folder.parent / COMPARISON).is_file() else folder
+            remedy = f"go on with 'glocal resume {whole}'" if unfinished(whole) else _again(folder)
             raise GlocalError(f"the run in {folder} did not finish, as it has no {name}: {remedy}.")
     facts = tomllib.loads((folder / "settings.toml").read_text(encoding="utf-8"))
     result = _json(folder / "result.json")
