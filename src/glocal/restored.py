@@ -110,9 +110,11 @@ def folders(path: Path) -> list[Path]:
             "made."
         )
     if not (path / "result.json").is_file():
+        resumes = (path / COMPARISON).is_file()
         raise GlocalError(
-            f"{path} is no finished comparison, as it has no result.json: go on with 'glocal "
-            f"resume {path}', or give the folder of one of its runs, such as {inside[0]}."
+            f"{path} is no finished comparison, as it has no result.json: "
+            + (f"go on with 'glocal resume {path}', or " if resumes else "")
+            + f"give the folder of one of its runs, such as {inside[0]}."
         )
     return inside
 
