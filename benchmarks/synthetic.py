@@ -111,14 +111,16 @@ class Judge:
         self.test = given.test
         self.key = rng.fold(rng.key(asked.seed, asked.device), 99)
         fed = given.fed
+        n = len(fed.train.rows)
+        size, passes = (256, 4) if n > 10_000 else (64, 40)
         self.real = judge.trained_on(
             self.task,
             fed.x[fed.train.rows],
             fed.y[fed.train.rows],
             self.key,
-            batch_size=256 if len(fed.train.rows) > 10_000 else 64,
-            passes=4 if len(fed.train.rows) > 10_000 else 40,
-        )
+            batch_size=size,
+            steps=passes * -(-n // size),
+        ).w
         self.features = judge.features(self.task, self.real, self.test[0])
         reached = judge.accuracy(self.task, self.real, *self.test)
         self.facts = {
@@ -130,10 +132,12 @@ class Judge:
 
     def figures(self, x: Tensor, y: Tensor) -> dict[str, float]:
         """Of a set of examples."""
-        w = judge.trained_on(self.task, x, y, rng.fold(self.key, 1))
+        learned = judge.trained_on(self.task, x, y, rng.fold(self.key, 1))
         made = judge.features(self.task, self.real, x)
         return {
-            "synthetic_accuracy": judge.accuracy(self.task, w, *self.test),
+            "synthetic_accuracy": judge.accuracy(self.task, learned.w, *self.test),
+            "steps": learned.steps,
+            "converged": learned.converged,
             "frechet": judge.frechet(made, self.features),
             "real_model_agrees": judge.accuracy(self.task, self.real, x, y),
         }

@@ -369,7 +369,10 @@ def other_text(name: str, old: str, new: str) -> Callable[[Path], None]:
     ("spoil", "says"),
     [
         (gone("settings.toml"), "there is no run in"),
-        (gone("result.json"), "did not finish, as it has no result.json: train it again with"),
+        (
+            gone("result.json"),
+            "did not finish, as it has no result.json: go on with 'glocal resume",
+        ),
         (gone("final.safetensors"), "did not finish, as it has no final.safetensors"),
         (gone("clients.safetensors"), "did not finish, as it has no clients.safetensors"),
         (gone("metrics.jsonl"), "did not finish, as it has no metrics.jsonl"),

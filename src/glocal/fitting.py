@@ -24,6 +24,7 @@ from glocal.place import ModelLike
 from glocal.progress import Report, reporter
 from glocal.repeat import Repeat, Trained, threads_for
 from glocal.results import Table, Trial, client_table, summarise
+from glocal.synthetic.outcome import Made
 from glocal.task import Augment, Losses, cross_entropy
 from glocal.train import Progress
 from glocal.types import Params, Tree
@@ -58,6 +59,11 @@ class Run:
     repeats: tuple[Repeat, ...] = field(default=(), repr=False)
     """What each repeat came to, and (``alone``) the yardstick in each; not in files."""
     alone: tuple[Repeat, ...] = field(default=(), repr=False)
+
+    @property
+    def made(self) -> Made | None:
+        """Labelled examples that the method made in the first repeat (x, y, figures), if any."""
+        return self.repeats[0].made if self.repeats else None
 
     def save(self, folder: str | Path) -> None:
         """Write ``result.json`` and the models to a new folder."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from glocal.data.federation import Federation
 from glocal.types import Params, Tree, Uplink
 from glocal.weighting import Setting
 
@@ -47,6 +48,9 @@ class Memory:
     """Labelled examples that stand for everybody's data, of methods that make some."""
     vector: Vector | None = None
     """Its private way, of a memory that is all that travels; none: privacy is refused."""
+    fits: Callable[[Federation], None] | None = None
+    """Refuses, before anyone trains, data that it makes no examples of. The server is told nothing:
+    in a federation every client would look at its own."""
 
 
 def no_memory() -> Memory:

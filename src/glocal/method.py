@@ -39,6 +39,11 @@ class Method:
 
     def __post_init__(self) -> None:
         named = self.weighting.name if self.weighting else None
+        if self.combine.robust and self.memory.alone:
+            raise GlocalError(
+                f"{self.memory.name} also moves by a mean of what clients send, which one of them "
+                f"can spoil, and {self.combine.name} would protect nothing: leave it out."
+            )
         if self.combine.robust and self.memory.name != "none":
             raise GlocalError(
                 f"{self.memory.name} also moves by a mean of what clients send, which one of them "
@@ -170,6 +175,11 @@ class Plan:
             if stage.rounds is None and stage.goal is None:
                 raise GlocalError(
                     f"stage {stage.name!r} never ends, and others follow: give it rounds or a goal."
+                )
+            if stage.method.memory.draw is not None:
+                raise GlocalError(
+                    f"stage {stage.name!r} makes examples, which would be lost in the one that "
+                    f"follows: let {stage.method.memory.name} be the last."
                 )
         private = [stage.method.privacy for stage in self.stages]
         if any(p != private[0] for p in private):

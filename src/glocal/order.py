@@ -140,6 +140,8 @@ class Order:
             technique.check(here.task, self.public)
         for stage in plan.stages:
             stage.method.shared_names(here.task)
+            if stage.method.memory.fits is not None:
+                stage.method.memory.fits(here.fed)
             stage.method.weights.init(training.setting)
             stage.method.combine.check(training.setting)
             server.check_privacy(stage.method, here.task, training.setting)

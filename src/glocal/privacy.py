@@ -271,7 +271,7 @@ def in_words(spent: dict[str, Any]) -> str:
     where = "every update by itself" if spent["where"] == "local" else "what the server publishes"
     protected = (
         f"ε = {shown(spent['epsilon'])} at δ = {spent['delta']:.2g} after {spent['rounds']} "
-        f"rounds, for {where}"
+        f"round{'' if spent['rounds'] == 1 else 's'}, for {where}"
     )
     assumed = (
         f"neighbours: {spent['neighbours']}; sampling: {spent['sampling']}; noise "

@@ -28,7 +28,7 @@ from glocal.methods import resolve
 from glocal.order import Order, itself
 from glocal.place import Place
 from glocal.repeat import Trained
-from glocal.runs import SCHEMA
+from glocal.runs import COMPARISON, SCHEMA, unfinished
 from glocal.settings import Settings
 from glocal.settings import read as read_settings
 from glocal.train import Progress, Training
@@ -110,9 +110,11 @@ def folders(path: Path) -> list[Path]:
             "made."
         )
     if not (path / "result.json").is_file():
+        resumes = (path / COMPARISON).is_file()
         raise GlocalError(
-            f"{path} is no finished comparison, as it has no result.json: give the folder of one "
-            f"of its runs, such as {inside[0]}."
+            f"{path} is no finished comparison, as it has no result.json: "
+            + (f"go on with 'glocal resume {path}', or " if resumes else "")
+            + f"give the folder of one of its runs, such as {inside[0]}."
         )
     return inside
 
@@ -122,9 +124,9 @@ def read(folder: Path) -> Files:
     method, settings = read_settings(folder / "settings.toml")
     for name in FILES:
         if not (folder / name).is_file():
-            raise GlocalError(
-                f"the run in {folder} did not finish, as it has no {name}: {_again(folder)}."
-            )
+            whole = folder.parent if (folder.parent / COMPARISON).is_file() else folder
+            remedy = f"go on with 'glocal resume {whole}'" if unfinished(whole) else _again(folder)
+            raise GlocalError(f"the run in {folder} did not finish, as it has no {name}: {remedy}.")
     facts = tomllib.loads((folder / "settings.toml").read_text(encoding="utf-8"))
     result = _json(folder / "result.json")
     if result.get("schema") != SCHEMA:

@@ -192,14 +192,42 @@ def _worse_in_each(found: Mapping[str, Any]) -> str:
 
 
 def made_in_words(name: str, summary: Mapping[str, Any]) -> str:
-    """What the examples are worth that a method made for the server."""
-    found = summary["synthetic"]
-    return (
-        f"{name} made {found['examples']} labelled examples: a classifier trained on them alone "
-        f"has {100 * summary['synthetic_accuracy']:.1f} % on the clients' test data. From them one "
-        f"tells who was trained on with an AUC of {found['membership']['auc']:.2f} (0.5: not at "
-        "all)."
-    )
+    """What the examples are worth that a method made for the server, and whom they give away.
+
+    All of it is of the first repeat, as the examples in the folder are; the mean says that it is.
+    """
+    found, repeats = summary["synthetic"], summary["repeats"]
+    near, who = found["nearness"], found["membership"]
+    first = f" in the first of {repeats} repeats" if repeats > 1 else ""
+    central = found.get("central_accuracy")
+    said = [
+        f"{name} made {found['examples']} labelled examples{first}: a classifier trained on them "
+        f"alone has {100 * found['accuracy']:.1f} % on the clients' test data"
+        + (f" and {100 * central:.1f} % on the central test set" if central is not None else "")
+        + f"{_so_far(found)}.",
+        f"Fréchet distance from {found['frechet_from']}: {found['frechet']:.3g} on the "
+        f"{found['features']}."
+        if found["frechet"] is not None
+        else f"No Fréchet distance: {found['frechet_missing']}",
+        f"Nearest neighbours: {100 * near['nearer_to_trained']:.0f} % of the examples are nearer "
+        "to training data than to as much held-out data (50: nobody's copy); copies of training "
+        f"examples: {near['copies']}, of held-out ones: {near['copies_of_held_out']}.",
+        f"Membership: from them one tells who was trained on with an AUC of {who['auc']:.2f} (0.5: "
+        f"not at all), with a gap of {who['advantage']:.2f} between true and false alarms at most; "
+        f"at 1 % of false alarms {100 * who['tpr_at_1']:.1f} % of the members are found.",
+    ]
+    if repeats > 1:
+        mean = 100 * summary["synthetic_accuracy"]
+        said.append(f"Mean accuracy over all repeats, on the clients' test data: {mean:.1f} %.")
+    return " ".join(said)
+
+
+def _so_far(found: Mapping[str, Any]) -> str:
+    """That the classifier's training did not converge, where it did not."""
+    how = found["classifier"]
+    if how["converged"]:
+        return ""
+    return f" (not converged: after {how['steps']} steps its training loss was {how['loss']:.2f})"
 
 
 def choice_in_words(summary: Mapping[str, Any]) -> str:

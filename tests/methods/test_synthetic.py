@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from loops import ENGINES, NET, batches, cohorts, first, made, trained
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
 import glocal
-from glocal import federation, rng, server
+from glocal import federation, rng, server, tree
 from glocal.data.federation import Federation
 from glocal.engines import Engine, Vectorised
 from glocal.engines.batches import plan
 from glocal.errors import GlocalError
+from glocal.inputs import Inputs
+from glocal.method import Plan, Stage, as_plan
 from glocal.methods import resolve
 from glocal.methods.fedcvae import negative_elbo
+from glocal.methods.fedevg import fedevg
 from glocal.sampling import Fixed
+from glocal.synthetic import judge
 from glocal.synthetic.outcome import figures
 from glocal.task import Task
 from glocal.testing import check_method, ragged
 from glocal.train import REDUCE, WORK
-from toys import images, texts
+from toys import images, seeded, texts
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 
@@ -116,6 +121,12 @@ def test_a_client_sends_energies_and_gradients_and_nothing_else() -> None:
     assert y.bincount().tolist() == [5, 5, 5]
 
 
+def pictures() -> Federation:
+    """As ``images``, with pixels from 0 to 1."""
+    fed = images()
+    return replace(fed, x=torch.sigmoid(fed.x), uncut=None)
+
+
 def resolve_draw(training: Any, done: Any) -> tuple[Tensor, Tensor]:
     memory = training.method(done).memory
     x, y = memory.draw(done.server["memory"], training.setting, training.key(9))
@@ -191,6 +202,18 @@ def test_tables_keep_numbers_in_bounds_and_categories_whole() -> None:
     check_method("fedevg(spc=2,synthetic_batch=3)", model="mlp(4)", fed=fed)
 
 
+def test_only_words_are_categories_whatever_a_column_is_called() -> None:
+    table = {
+        "dose=high": [0.1 * i for i in range(60)],
+        "colour=hue": ["red", "green"] * 30,
+        "colour": ["dark", "light", "pale"] * 20,
+        "label": [i % 2 for i in range(60)],
+        "site": [i % 3 for i in range(60)],
+    }
+    inputs = Inputs.of(federation(table, "label", "site"))
+    assert inputs.categories == ((1, 3), (3, 6))
+
+
 def test_images_stay_between_black_and_white_unless_told_otherwise() -> None:
     fed = images()
     task = Task(glocal.models.build("mlp(4)", input_shape=(1, 6, 6), classes=3))
@@ -244,12 +267,20 @@ def test_images_keep_the_contract(spec: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("fedevg+median", "fedevg also moves by a mean"),
+        ("fedevg+median", "and median would protect nothing: leave it out"),
+        ("scaffold+fedevg", "begin the spec with it, as in 'fedevg'"),
+        ("fedavg+median+scaffold", "begin the spec with it, as in 'scaffold'"),
+        ("fedavg+term+scaffold", r"begin the spec with it, as in 'scaffold\+term'"),
         ("fedevg+adam", "adam would do nothing"),
         ("fedevg+uniform", "uniform would do nothing"),
         ("fedcgan(shared=last(1))", r"shared=last\(1\) would do nothing"),
         ("fedevg(spc=0)", "spc must be a whole number"),
         ("fedevg(steps=0.5)", "steps must be a whole number"),
+        ("fedevg(steps=0)", "steps must be a whole number"),
+        ("fedcgan(steps=0)", "steps must be a whole number"),
+        ("fedcvae(steps=0)", "steps must be a whole number"),
+        ("fedevg(low=nan)", "low must be a"),
+        ("fedevg(high=nan)", "high must be a"),
         ("fedevg(beta_schedule=up)", "beta_schedule"),
         ("fedevg(low=1,high=0)", "below high"),
         ("fedevg(gamma=-1)", "gamma must be 0 or more"),
@@ -259,6 +290,40 @@ def test_images_keep_the_contract(spec: str) -> None:
 def test_what_makes_no_sense_is_refused(spec: str, message: str) -> None:
     with pytest.raises(GlocalError, match=message):
         resolve(spec)
+
+
+@pytest.mark.parametrize("bound", ["low=4", "low=5", "high=-4"])
+def test_a_bound_beyond_the_usual_other_one_is_refused(bound: str) -> None:
+    training = made(f"fedevg({bound})", Vectorised())
+    name = bound.partition("=")[0]
+    with pytest.raises(GlocalError, match=f"{name} must be a number, not nan"):
+        fedevg(**{name: float("nan")})  # type: ignore[arg-type]
+    with pytest.raises(GlocalError, match="usual bound of columns: give both low and high"):
+        training.begin(training.task.params)
+
+
+def test_a_stage_that_makes_examples_is_the_last() -> None:
+    maker, other = (as_plan(resolve(spec)).stages[0].method for spec in ("fedevg", "fedavg"))
+    Plan((Stage(other, 1), Stage(maker)))
+    with pytest.raises(GlocalError, match="let fedevg be the last"):
+        Plan((Stage(maker, 1), Stage(other)))
+
+
+@pytest.mark.parametrize("name", ["fedcvae", "fedcgan"])
+def test_networks_that_travel_take_the_optimiser_that_was_asked_for(name: str) -> None:
+    def end(more: str) -> dict[str, Tensor]:
+        spec = f"{name}(width=1,code=2,steps=3,lr=0.001{more})"
+        _, done = trained(spec, Vectorised(), rounds=1)
+        return dict(tree.flatten(done.server["memory"]["networks"]))
+
+    plain = end("")
+    others = (",optimiser=sgd", ",momentum=0.5", ",weight_decay=1", ",optimiser=adamw")
+    ends = [end(more) for more in others]
+    for i, one in enumerate(ends):
+        for other in (plain, *ends[:i]):
+            assert any(not torch.equal(one[k], other[k]) for k in one)
+    same = end(",optimiser=adam,weight_decay=0")
+    assert all(torch.equal(same[k], plain[k]) for k in plain)
 
 
 @pytest.mark.parametrize("spec", ["fedevg", "fedcvae"])
@@ -275,21 +340,64 @@ def test_a_run_says_what_was_made_and_keeps_it(tmp_path: Path) -> None:
 
     from glocal.show import made_in_words
 
-    fed = images()
+    fed = pictures()
+    plain = glocal.fit("fedavg", fed, model="mlp(4)", rounds=1, progress=False)
     run = glocal.fit("fedevg(spc=2,steps=2)", fed, model="mlp(4)", rounds=2, progress=False)
     found = run.summary["synthetic"]
     assert run.summary["synthetic_accuracy"] == found["accuracy"]
     assert found["examples"] == 6
     assert {"frechet", "features", "nearness", "membership"} <= set(found)
-    assert "made 6 labelled examples" in made_in_words("fedevg", run.summary)
+    said = made_in_words("fedevg", run.summary)
+    assert "made 6 labelled examples: a classifier" in said
+    for part in ("Fréchet distance from all clients' test data", "Nearest neighbours:", "AUC of"):
+        assert part in said
+    assert found["features"] in said
+    assert run.made is not None
+    assert run.made.y.tolist() == [0, 0, 1, 1, 2, 2]
+    assert plain.made is None
+    assert found["classifier"].keys() == {"steps", "loss", "converged"}
     run.save(tmp_path / "run")
     kept = load_file(tmp_path / "run" / "synthetic.safetensors")
     assert kept["x"].shape == (6, 1, 6, 6)
     assert kept["y"].tolist() == [0, 0, 1, 1, 2, 2]
     assert (tmp_path / "run" / "synthetic.png").read_bytes()[1:4] == b"PNG"
     assert len(run.clients) == len(fed)
-    plain = glocal.fit("fedavg", fed, model="mlp(4)", rounds=1, progress=False)
     assert "synthetic" not in plain.summary
+
+
+def test_words_of_repeats_do_not_mix_the_first_with_a_mean() -> None:
+    from glocal.show import made_in_words
+
+    figures = {
+        "examples": 4,
+        "accuracy": 0.9,
+        "central_accuracy": 0.8,
+        "classifier": {"steps": 3000, "loss": 0.5, "converged": False},
+        "frechet": None,
+        "frechet_missing": "this model has none.",
+        "frechet_from": "the central test set",
+        "features": "none",
+        "nearness": {"nearer_to_trained": 0.5, "copies": 2, "copies_of_held_out": 1},
+        "membership": {"auc": 0.61, "advantage": 0.2, "tpr_at_1": 0.034},
+    }
+    one = {"synthetic_accuracy": 0.9, "synthetic": figures, "repeats": 1}
+    said = made_in_words("fedevg", one)
+    for part in (
+        "has 90.0 % on the clients' test data and 80.0 % on the central test set (not converged: "
+        "after 3000 steps its training loss was 0.50).",
+        "No Fréchet distance: this model has none.",
+        "copies of training examples: 2, of held-out ones: 1.",
+        "AUC of 0.61",
+        "a gap of 0.20",
+        "3.4 % of the members",
+    ):
+        assert part in said
+    assert "repeat" not in said
+    said = made_in_words("fedevg", {**one, "synthetic_accuracy": 0.7, "repeats": 3})
+    assert (
+        "examples in the first of 3 repeats: a classifier trained on them alone has 90.0 %" in said
+    )
+    assert said.endswith("Mean accuracy over all repeats, on the clients' test data: 70.0 %.")
 
 
 def test_a_set_is_judged_on_the_central_test_data_where_there_is_some() -> None:
@@ -315,6 +423,36 @@ def test_a_set_is_judged_on_the_central_test_data_where_there_is_some() -> None:
     assert found["frechet_from"] == "the central test set"
     assert found["nearness"]["copies"] == 40
     assert figures(task, fed, x, y, rng.key(0))["frechet_from"] == "all clients' test data"
+
+
+def test_a_model_without_a_linear_layer_keeps_its_examples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learn = judge.trained_on
+    monkeypatch.setattr(judge, "trained_on", lambda *a, **k: learn(*a, **{**k, "steps": 5}))
+
+    class Convolved(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(1, 3, 6)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x).flatten(1)
+
+    fed = pictures()
+    found = figures(Task(seeded(Convolved)), fed, fed.x[:6], fed.y[:6], rng.key(0))
+    assert found["frechet"] is None
+    assert "no linear layer" in found["frechet_missing"]
+    assert found["membership"]["auc"] > 0
+
+
+def test_the_model_of_real_data_learns_the_labels_that_training_sees() -> None:
+    """All of class 0 are told to be of class 1 and the other way round."""
+    fed = far_apart()
+    wrong = replace(fed, y_train=1 - fed.y)
+    task = Task(glocal.models.build("mlp(16)", input_shape=(2,), classes=2))
+    told = figures(task, wrong, fed.x[:20], fed.y[:20], rng.key(0))["features"]
+    assert "test data: 0.000)" in told
 
 
 def test_an_attack_that_would_change_nothing_is_refused() -> None:

@@ -41,13 +41,54 @@ def test_features_are_what_the_last_layer_reads() -> None:
     torch.testing.assert_close(judge.features(task, w, x), want)
 
 
+class Odd(nn.Module):
+    """The output layer first, and one that nobody calls last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(8, 2)
+        self.hidden = nn.Linear(2, 8)
+        self.unused = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.out(torch.tanh(self.hidden(x)))
+        return logits
+
+
+def test_the_last_layer_is_the_one_that_is_called_last() -> None:
+    task, x = Task(seeded(Odd)), rng.normal(rng.key(0), (7, 2))
+    w = task.init(rng.key(5))
+    want = torch.tanh(x @ w["hidden.weight"].T + w["hidden.bias"])
+    torch.testing.assert_close(judge.features(task, w, x), want)
+
+
 def test_a_classifier_learns_what_it_is_trained_on() -> None:
     x = rng.normal(rng.key(0), (60, 2))
     y = (x[:, 0] > 0).long()
     task = Task(net())
-    w = judge.trained_on(task, x, y, rng.key(1), lr=0.01)
-    assert judge.accuracy(task, w, x, y) >= 0.95
-    assert judge.accuracy(task, w, x, 1 - y) <= 0.05
+    learned = judge.trained_on(task, x, y, rng.key(1), lr=0.01, enough=0.1)
+    assert learned.converged
+    assert learned.loss < 0.1
+    assert learned.steps % 10 == 0
+    assert learned.steps < judge.STEPS
+    assert judge.accuracy(task, learned.w, x, y) >= 0.95
+    assert judge.accuracy(task, learned.w, x, 1 - y) <= 0.05
+
+
+def test_a_classifier_of_few_examples_gets_as_many_steps_as_one_of_many() -> None:
+    """Three examples are a mini-batch: two hundred passes would be two hundred steps."""
+    x, y = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), torch.tensor([0, 1, 1])
+    learned = judge.trained_on(Task(net()), x, y, rng.key(1))
+    assert learned.converged
+    assert 200 < learned.steps < judge.STEPS
+
+
+def test_steps_that_are_used_up_are_said_to_be() -> None:
+    x, y = torch.ones(130, 2), torch.arange(130) % 2
+    learned = judge.trained_on(Task(net()), x, y, rng.key(1), steps=20)
+    assert not learned.converged
+    assert learned.steps == 21  # whole passes, of three mini-batches each
+    assert learned.loss == pytest.approx(0.69, abs=0.1)
 
 
 def test_copies_are_noticed_and_strangers_are_not() -> None:
@@ -59,6 +100,8 @@ def test_copies_are_noticed_and_strangers_are_not() -> None:
     strange = judge.nearness(new, trained, held, key)
     assert 0.4 < strange["nearer_to_trained"] < 0.6
     assert strange["copies"] == 0
+    assert (copied["copies_of_held_out"], copied["trained"], copied["held_out"]) == (0, 300, 300)
+    assert judge.nearness(held[:20], trained, held, key)["copies_of_held_out"] == 20
     assert judge.membership(trained, trained, held)["auc"] == 1
     assert judge.membership(trained, trained, held)["advantage"] == 1
     assert 0.4 < judge.membership(new, trained, held)["auc"] < 0.6
@@ -69,8 +112,21 @@ def test_membership_is_a_count_of_pairs() -> None:
     found = judge.membership(torch.zeros(1, 1), trained, held)
     # distances 0, 3, 7 against 1, 5, 9, 3: (4 + 2.5 + 1) of 12 pairs
     assert found["auc"] == pytest.approx(7.5 / 12)
-    assert found["advantage"] == pytest.approx(2 / 3 - 1 / 4, abs=0.09)
+    assert found["advantage"] == pytest.approx(1 / 3)
     assert found["tpr_at_1"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_membership_is_a_sweep_of_thresholds_also_where_distances_tie(seed: int) -> None:
+    values = rng.randint(rng.key(seed), 4, (90,)).float().unsqueeze(1)
+    trained, held = values[:40], values[40:] + (seed % 2)
+    found = judge.membership(torch.zeros(1, 1), trained, held)
+    roc = [
+        (float((trained <= t).float().mean()), float((held <= t).float().mean()))
+        for t in np.arange(-0.5, 6, 0.5)
+    ]
+    assert found["advantage"] == pytest.approx(max(t - f for t, f in roc))
+    assert found["tpr_at_1"] == pytest.approx(max(t for t, f in roc if f <= 0.01))
 
 
 def test_small_pictures_are_enlarged_and_large_ones_are_not() -> None:

@@ -70,6 +70,12 @@ def test_categories_stay_on_their_simplex_and_numbers_in_their_box() -> None:
     assert decided[:, 1:4].sum(1).tolist() == [1] * 50
 
 
+def test_of_equal_shares_one_word_is_chosen() -> None:
+    room = langevin.room(Inputs((4,), 2, ((1, 4),)), None, None)
+    tied = torch.tensor([[9.0, 0.4, 0.4, 0.2], [9.0, 0.0, 0.0, 0.0]])
+    assert room.decided(tied).tolist() == [[9.0, 1.0, 0.0, 0.0]] * 2
+
+
 def test_a_score_is_the_logit_of_the_label() -> None:
     logits = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     assert energy.score(logits, torch.tensor([1, 0])).tolist() == [2.0, 3.0]

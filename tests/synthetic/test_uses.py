@@ -280,6 +280,7 @@ def test_every_use_is_tried_by_default(
     for row in ("warm start: after round 1", "Fisher of ewc", "distillation", "fill up: all"):
         assert row in out
     assert "all of them" in " ".join(out.split())
+    assert "after 1 round. Fisher" in " ".join(out.split())
 
 
 def spoilt(change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Callable[[Path], None]:
@@ -371,6 +372,9 @@ def test_clients_adapt_with_a_public_file(glocal: Command, folder: Path, compare
         ("--by", by): "give a file of examples with --public",
         ("--by", "ewc", "--public", str(file)): "--public is for ewc(fisher=public)",
         ("--by", by, "--public", "nothing.safetensors"): "cannot be read",
+        ("--by", by, "--public", str(folder)): f"is a folder, and examples are in a file: give the "
+        f"file in it, {file}.",
+        ("--by", by, "--public", "."): "examples are in a file: give a .safetensors file.",
     }
     for words, sentence in says.items():
         code, out, err = glocal("adapt", fedavg, *words)

@@ -243,14 +243,16 @@ def _legend(found: Mapping[str, Any]) -> list[str]:
     if any(name.startswith("warm start") for name in uses):
         said.append(
             f"Warm start: {METHOD}, begun at a model trained on the examples alone or at its usual "
-            f"start. The examples themselves took {made['rounds']} rounds of {settings['method']}: "
-            f"the last of these rows is against {METHOD} that had those rounds too."
+            f"start. The examples themselves took {_rounds(made['rounds'])} of "
+            f"{settings['method']}: the last of these rows is against {METHOD} that had those "
+            "rounds too."
         )
     if any(name.startswith("public set") for name in uses):
         said.append(
-            f"Public set: each client adapts what {METHOD} gives it after {settings['rounds']} "
-            "rounds. Fisher of ewc: of the examples, or of own data. Distillation: on own data and "
-            "the examples, or on own data; the teacher is the model given, labels count too."
+            f"Public set: each client adapts what {METHOD} gives it after "
+            f"{_rounds(settings['rounds'])}. Fisher of ewc: of the examples, or of own data. "
+            "Distillation: on own data and the examples, or on own data; the teacher is the model "
+            "given, labels count too."
         )
     for name, use in uses.items():
         if name.startswith("fill up"):
@@ -263,6 +265,10 @@ def _legend(found: Mapping[str, Any]) -> list[str]:
     if made["attack"]:
         said.append(f"The run was under attack ({made['attack']}); here everybody is honest.")
     return said
+
+
+def _rounds(count: int) -> str:
+    return "1 round" if count == 1 else f"{count} rounds"
 
 
 def _filled(use: Mapping[str, Any], fill: str) -> list[str]:

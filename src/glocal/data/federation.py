@@ -174,7 +174,7 @@ def federation(
         inputs = check.features(x)
     else:
         left = {c: v for c, v in columns.items() if c not in used}
-        inputs, are_numbers, extra["features"] = table.encode(left)
+        inputs, are_numbers, extra["features"], extra["categories"] = table.encode(left)
         extra["scaled"] = scale
         numeric = are_numbers if scale and are_numbers.any() else None
         inputs = inputs.float() if numeric is None else inputs

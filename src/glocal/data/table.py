@@ -54,13 +54,19 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(name[:LONGEST] for name in some[:20]) + more
 
 
-def encode(table: Mapping[str, Array]) -> tuple[Tensor, Tensor, list[str]]:
-    """Features [n, d] in float64, which of the d are numbers, and the names of all d."""
+def encode(
+    table: Mapping[str, Array],
+) -> tuple[Tensor, Tensor, list[str], list[tuple[int, int]]]:
+    """Features [n, d] in float64, which of the d are numbers, the names of all d, categories.
+
+    A category is from where to where (exclusive) its one-hot columns are.
+    """
     if not table:
         raise GlocalError("no columns are left as features: give some beside label and client.")
     parts: list[Array] = []
     names: list[str] = []
     numeric: list[bool] = []
+    categories: list[tuple[int, int]] = []
     for name, values in table.items():
         filled = _filled(name, values)
         if filled.dtype.kind in "biuf":
@@ -74,10 +80,12 @@ def encode(table: Mapping[str, Array]) -> tuple[Tensor, Tensor, list[str]]:
                     f"column {shown(name)} has {len(words)} different words, more than "
                     f"{MOST_WORDS}: leave it out, or group them."
                 )
+            categories.append((len(names), len(names) + len(words)))
             parts.append(np.eye(len(words))[code])
             names.extend(f"{name}={word}" for word in words)
             numeric.extend(False for _ in words)
-    return torch.tensor(np.concatenate(parts, axis=1)), torch.tensor(numeric), names
+    features = torch.tensor(np.concatenate(parts, axis=1))
+    return features, torch.tensor(numeric), names, categories
 
 
 def _filled(name: str, values: Array) -> Array:

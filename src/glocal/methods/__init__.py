@@ -182,6 +182,16 @@ def _refuse_a_second_optimiser(
             )
 
 
+def _begun(name: str, fillers: Sequence[str]) -> str:
+    """A spec that begins with this method, with these fillers if they go with it."""
+    spec = "+".join([name, *fillers])
+    try:
+        resolve(spec)
+    except GlocalError:
+        return name
+    return spec
+
+
 def _fill(spec: str, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> dict[str, Any]:
     slots: dict[str, Any] = {}
     by: dict[str, str] = {}
@@ -189,7 +199,7 @@ def _fill(spec: str, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -
         if name in BASES:
             raise GlocalError(
                 f"{name} is a method of its own and cannot fill a slot of another: begin the spec "
-                f"with it, as in '{name}+{'+'.join(by.values()) or 'uniform'}'."
+                f"with it, as in '{_begun(name, list(by.values()) or ['uniform'])}'."
             )
         if name not in FILLERS:
             raise unknown("slot filler", name, FILLERS)

@@ -13,7 +13,8 @@ could only say something at random. The server draws ``spc`` examples of each cl
 images go through dense layers of 8 · ``width`` units instead of convolutions.
 
 Departure: the released code of FedEvg makes x̂ of one class and tells D another, drawn at random;
-here what is generated as y is y. Adam has β₁ = ½, as GANs commonly do. The client's classifier is
+here what is generated as y is y. Networks and classifier take the same ``optimiser`` and its
+settings; of the networks Adam has β₁ = ½, as GANs commonly do. The client's classifier is
 trained beside, on its own data alone: it is a model made alone.
 """
 
@@ -46,9 +47,12 @@ def fedcgan(
     **training: Unpack[TrainingArgs],
 ) -> Method:
     """A conditional GAN that travels; examples come from its generator."""
-    whole(steps=steps or 1)
+    whole(steps=1 if steps is None else steps)
     settings = with_adam(5e-4, training)
     base = local_sgd(**settings)
+    opt = base.opt
+    if settings["optimiser"] == "adam":
+        opt = adam(settings["lr"], beta1=0.5, weight_decay=settings.get("weight_decay", 0.0))
 
     def made(nets: Nets, g: Params, y: Tensor, key: Tensor) -> Tensor:
         return shades(nets.generator(g, rng.normal(key, (len(y), code)), y))
@@ -83,7 +87,7 @@ def fedcgan(
         "fedcgan",
         Design(("critic", "generator"), code, width, spc, dense),
         base,
-        adam(settings["lr"], beta1=0.5),
+        opt,
         (discriminator, generator),
         (("critic",), ("generator",)),
         steps,

@@ -28,7 +28,7 @@ from torch.nn import functional
 from glocal import rng
 from glocal.method import Method
 from glocal.methods.common import TrainingArgs, local_sgd, with_adam
-from glocal.optim import adam, not_negative
+from glocal.optim import not_negative
 from glocal.synthetic.examples import whole
 from glocal.synthetic.travelling import Design, Nets, travelling
 from glocal.task import Task, weighted_mean
@@ -47,7 +47,7 @@ def fedcvae(
 ) -> Method:
     """A conditional VAE that travels; examples come from its decoder."""
     not_negative(kl=kl)
-    whole(steps=steps or 1)
+    whole(steps=1 if steps is None else steps)
     settings = with_adam(1e-3, training)
     base = local_sgd(**settings)
 
@@ -69,7 +69,7 @@ def fedcvae(
         "fedcvae",
         Design(("encoder", "generator"), code, width, spc, dense),
         base,
-        adam(settings["lr"]),
+        base.opt,
         (both,),
         (("encoder", "generator"),),
         steps,

@@ -63,7 +63,7 @@ def fedevg(
 ) -> Method:
     """Examples that stand for everybody's data, moved by clients' energies and gradients."""
     not_negative(gamma=gamma, sigma=sigma, lam=lam, reg=reg, clip=clip or 0.0)
-    whole(chain=chain, synthetic_batch=synthetic_batch, steps=steps or 1)
+    whole(chain=chain, synthetic_batch=synthetic_batch, steps=1 if steps is None else steps)
     moves = Moves(spc, beta, beta_last, beta_schedule, delta, clip, boxed, low, high)
     settings = with_adam(1e-3, training)
     base = local_sgd(**settings)

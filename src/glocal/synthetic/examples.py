@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from glocal import rng
+from glocal.data.federation import Federation
 from glocal.errors import GlocalError, unknown
 from glocal.inputs import Inputs, known
 from glocal.memory import Memory, Vector
 from glocal.optim import not_negative
 from glocal.synthetic import langevin
 from glocal.synthetic.energy import mixture_gradient, weighted_gradient
+from glocal.synthetic.fits import check
 from glocal.types import Params, Tree, Uplink
 from glocal.weighting import Setting
 
@@ -37,12 +40,22 @@ class Moves:
         not_negative(beta=self.first, beta_last=self.last, delta=self.noise)
         if self.schedule not in langevin.SCHEDULES:
             raise unknown("beta_schedule", self.schedule, langevin.SCHEDULES)
+        for name, bound in (("low", self.low), ("high", self.high)):
+            if bound is not None and math.isnan(bound):
+                raise GlocalError(f"{name} must be a number, not {bound}.")
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise GlocalError(f"low={self.low} must be below high={self.high}.")
 
     def room(self, inputs: Inputs) -> langevin.Room:
-        """Where examples may be."""
-        return langevin.room(inputs, self.low, self.high)
+        """Where examples may be; refuses one bound that is beyond the usual other one."""
+        room = langevin.room(inputs, self.low, self.high)
+        if not room.low < room.high:
+            usual = "pixels" if inputs.images else "columns"
+            raise GlocalError(
+                f"examples cannot be from {room.low:g} to {room.high:g}, of which one is the usual "
+                f"bound of {usual}: give both low and high."
+            )
+        return room
 
     def nearest(self, x: Tensor, inputs: Inputs) -> Tensor:
         """On the server: the nearest point of the room, if there is one."""
@@ -100,12 +113,17 @@ def examples(name: str, moves: Moves) -> Memory:
     def draw(state: Tree, setting: Setting, key: Tensor) -> tuple[Tensor, Tensor]:
         return moves.room(known(setting.inputs, name)).decided(state["x"]), state["y"]
 
+    def fits(fed: Federation) -> None:
+        inputs = known(Inputs.of(fed), name)
+        if moves.boxed:
+            check(fed, inputs, moves.room(inputs), name, bounds=True)
+
     private = Vector(
         message=lambda extra: {"v": weighted_gradient(extra["score"], extra["gradient"])},
         like=lambda state: {"v": state["x"]},
         move=lambda state, mean, setting, key: moved(state, mean["v"], setting, key),
     )
-    return Memory(name, init, broadcast, update, alone=True, draw=draw, vector=private)
+    return Memory(name, init, broadcast, update, alone=True, draw=draw, vector=private, fits=fits)
 
 
 def balanced(classes: int, per_class: int, device: torch.device) -> Tensor:

@@ -13,6 +13,7 @@ what to expect of a method.
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -29,6 +30,23 @@ PIECE = 2000
 """Examples at once: bounds memory, changes nothing."""
 
 
+STEPS = 3000
+"""Mini-batches after which a classifier of made examples is taken as it is."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A model, and how its training ended."""
+
+    w: Params
+    steps: int
+    """Mini-batches."""
+    loss: float
+    """Mean training loss of the last ten passes."""
+    converged: bool
+    """Whether that was under what is enough; if not, the steps were used up."""
+
+
 def trained_on(
     task: Task,
     x: Tensor,
@@ -37,30 +55,34 @@ def trained_on(
     *,
     lr: float = 1e-3,
     batch_size: int = 64,
-    passes: int = 200,
+    steps: int = STEPS,
     enough: float = 0.02,
-) -> Params:
+) -> Learned:
     """The task's model, newly drawn and trained on these examples alone.
 
-    Adam, mini-batches of ``batch_size``, until the mean training loss of ten passes in a row is
-    under ``enough``, and no more than ``passes`` passes.
+    Adam, mini-batches of ``batch_size``, whole passes: until the mean training loss of ten in a row
+    is under ``enough``, or ``steps`` mini-batches are done.
     """
     task, opt = task.plain(), adam(lr)
     w = task.init(rng.fold(key, 0))
-    state, losses = opt.init(w), []
-    for p in range(passes):
+    state, done, converged = opt.init(w), 0, False
+    losses: list[Tensor] = []
+    while done < steps and not converged:
+        p = len(losses)
         order = rng.permutation(rng.fold(rng.fold(key, 1), p), len(x))
+        drawn = rng.fold(rng.fold(key, 2), p)
         total = torch.zeros((), device=x.device)
         for b, rows in enumerate(torch.split(order, batch_size)):
             batch = {"x": x[rows], "y": y[rows], "weight": torch.ones(len(rows), device=x.device)}
-            drawn = rng.fold(rng.fold(rng.fold(key, 2), p), b)
-            grads, loss = task.grad(partial(task.loss, batch=batch, key=drawn), w)
+            objective = partial(task.loss, batch=batch, key=rng.fold(drawn, b))
+            grads, loss = task.grad(objective, w)
             w, state = opt.update(grads, state, w, 1.0)
             total += loss * len(rows)
+            done += 1
         losses.append(total / len(x))
-        if p % 10 == 9 and float(torch.stack(losses[-10:]).mean()) < enough:
-            break
-    return w
+        if len(losses) % 10 == 0:
+            converged = float(torch.stack(losses[-10:]).mean()) < enough
+    return Learned(w, done, float(torch.stack(losses[-10:]).mean()), converged)
 
 
 def accuracy(task: Task, w: Params, x: Tensor, y: Tensor) -> float:
@@ -74,17 +96,23 @@ def accuracy(task: Task, w: Params, x: Tensor, y: Tensor) -> float:
 
 
 def features(task: Task, w: Params, x: Tensor) -> Tensor:
-    """What the last linear layer of a model reads, [n, d]: its penultimate layer."""
+    """What the linear layer that is called last in a model reads, [n, d]: its penultimate layer."""
     module = copy.deepcopy(task.module).eval()
-    linear = [m for m in module.modules() if isinstance(m, nn.Linear)]
-    if not linear:
-        raise GlocalError("this model has no linear layer to take features from: use 'mlp', say.")
-    seen: list[Tensor] = []
-    linear[-1].register_forward_pre_hook(lambda layer, given: seen.append(given[0].flatten(1)))
+    read: list[Tensor] = []
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear):
+            layer.register_forward_pre_hook(lambda layer, given: read.append(given[0]))
+    found: list[Tensor] = []
     with torch.no_grad():
         for piece in torch.split(x, PIECE):
+            read.clear()
             functional_call(module, w, (piece,))
-    return torch.cat(seen)
+            if not read or len(read[-1]) != len(piece):
+                raise GlocalError(
+                    "this model calls no linear layer to take features from: use 'mlp', say."
+                )
+            found.append(read[-1].flatten(1))
+    return torch.cat(found)
 
 
 def frechet(a: Tensor, b: Tensor) -> float:
@@ -92,6 +120,8 @@ def frechet(a: Tensor, b: Tensor) -> float:
     a, b = a.double().cpu(), b.double().cpu()
     if min(len(a), len(b)) < 2:
         raise GlocalError("a distance of distributions needs two examples or more of each.")
+    if not bool(a.isfinite().all() and b.isfinite().all()):
+        raise GlocalError("a distance of distributions needs features that are finite.")
     ca, cb = (torch.cov(v.T).reshape(v.shape[1], v.shape[1]) for v in (a, b))
     root = _root(ca)
     cross = torch.linalg.eigvalsh(root @ cb @ root).clamp(min=0).sqrt().sum()
@@ -103,21 +133,28 @@ def nearness(made: Tensor, trained: Tensor, held_out: Tensor, key: Tensor) -> di
     """Of how many made examples the nearest real one was trained on.
 
     Both pools are cut to one size, so 0.5 is what a set that copied nobody has. ``copies`` counts
-    made examples that are a training example to within a thousandth of the usual distance.
+    made examples that are a training example to within a thousandth of the usual distance,
+    ``copies_of_held_out`` those of one that nobody trained on: where examples repeat, as in tables
+    of a few categories, there are such by chance.
     """
     n = min(len(trained), len(held_out))
     some = trained[rng.permutation(rng.fold(key, 0), len(trained))[:n]]
     others = held_out[rng.permutation(rng.fold(key, 1), len(held_out))[:n]]
     near, far = nearest(made, some), nearest(made, others)
     usual = float(nearest(others[:500], some).median())
-    to_all = nearest(made, trained)
+    copies, chance = (
+        int((nearest(made, all_of) <= 1e-3 * usual).sum()) for all_of in (trained, held_out)
+    )
     return {
         "nearer_to_trained": float(((near < far) + 0.5 * (near == far)).mean()),
         "distance_to_trained": float(near.mean()),
         "distance_to_held_out": float(far.mean()),
         "usual_distance": usual,
-        "copies": int((to_all <= 1e-3 * usual).sum()),
+        "copies": copies,
+        "copies_of_held_out": chance,
         "pool": n,
+        "trained": len(trained),
+        "held_out": len(held_out),
     }
 
 
@@ -129,10 +166,12 @@ def membership(made: Tensor, trained: Tensor, held_out: Tensor) -> dict[str, flo
     found with one false alarm in a hundred.
     """
     inside, outside = nearest(trained, made), nearest(held_out, made)
-    ranked = torch.cat([inside, outside]).argsort()
-    member = (ranked < len(inside)).double()
-    tpr = member.cumsum(0) / len(inside)
-    fpr = (1 - member).cumsum(0) / len(outside)
+    # Who is as near as another is called the same: only distances that occur are thresholds.
+    thresholds = torch.unique(torch.cat([inside, outside]))
+    tpr, fpr = (
+        torch.searchsorted(some.sort().values, thresholds, right=True).double() / len(some)
+        for some in (inside, outside)
+    )
     below = torch.searchsorted(outside.sort().values, inside, right=False)
     ties = torch.searchsorted(outside.sort().values, inside, right=True) - below
     wins = (len(outside) - below - ties).double() + 0.5 * ties.double()

@@ -8,6 +8,7 @@ vector beside the code, or a map of it beside the channels.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -158,11 +159,20 @@ class _Undrawn(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-@lru_cache(maxsize=64)
 def _skeleton(kind: str, shape: Shape, classes: int, code: int, width: int) -> nn.Module:
     """The network without numbers: its parameters are always given."""
     with torch.device("meta"), _Undrawn():
         return KINDS[kind](shape, classes, code, width)
+
+
+class _Kept(threading.local):
+    """The skeletons, each thread its own: during a call, what was given is in the module."""
+
+    def __init__(self) -> None:
+        self.skeleton = lru_cache(maxsize=64)(_skeleton)
+
+
+_kept = _Kept()
 
 
 def draw(kind: str, shape: Shape, classes: int, code: int, width: int, key: Tensor) -> Params:
@@ -177,7 +187,7 @@ def call(
     kind: str, w: Params, shape: Shape, classes: int, code: int, width: int, *given: Tensor
 ) -> Tensor:
     """The network's answer with these parameters."""
-    out: Tensor = functional_call(_skeleton(kind, shape, classes, code, width), w, given)
+    out: Tensor = functional_call(_kept.skeleton(kind, shape, classes, code, width), w, given)
     return out
 
 

@@ -15,6 +15,7 @@ from glocal.errors import GlocalError
 from glocal.synthetic import judge
 from glocal.task import Task
 from glocal.train import Progress, Training
+from glocal.types import Params
 
 MADE = -3
 """Child of the seed's key for what is drawn at the end (trainings use those from 0 up)."""
@@ -59,11 +60,11 @@ def made(training: Training, progress: Progress, fed: Federation) -> Made | None
 
 def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> dict[str, Any]:
     """A classifier on the examples alone, their distance from test data, what they give away."""
-    w = judge.trained_on(task, x, y, rng.fold(key, 0))
+    learned = judge.trained_on(task, x, y, rng.fold(key, 0))
+    w = learned.w
     each = [judge.accuracy(task, w, *fed[k].test) for k in range(len(fed))]
-    trained = fed.x[fed.train.rows], fed.y[fed.train.rows]
-    passes = max(1, -(-STEPS * 64 // len(trained[0])))
-    real = judge.trained_on(task, *trained, rng.fold(key, 1), passes=passes)
+    trained = fed.x[fed.train.rows], fed.y_train[fed.train.rows]
+    real = judge.trained_on(task, *trained, rng.fold(key, 1), steps=STEPS).w
     central = getattr(fed, "central", None)
     test = central or (fed.x[fed.test.rows], fed.y[fed.test.rows])
     whose = "the central test set" if central else "all clients' test data"
@@ -75,10 +76,13 @@ def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> d
     return {
         "examples": len(x),
         "accuracy": sum(each) / len(each),
+        "classifier": {
+            "steps": learned.steps,
+            "loss": learned.loss,
+            "converged": learned.converged,
+        },
         **({"central_accuracy": judge.accuracy(task, w, *central)} if central else {}),
-        "frechet": judge.frechet(
-            judge.features(task, real, x), judge.features(task, real, test[0])
-        ),
+        **_distance(task, real, x, test[0]),
         "frechet_from": whose,
         "features": "penultimate layer of the run's model, trained on all clients' training data "
         f"({len(trained[0])} examples; accuracy on {whose}: "
@@ -88,6 +92,15 @@ def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> d
     }
 
 
+def _distance(task: Task, real: Params, x: Tensor, test: Tensor) -> dict[str, Any]:
+    """The Fréchet distance; or none, and why: what was made is kept all the same."""
+    try:
+        far = judge.frechet(judge.features(task, real, x), judge.features(task, real, test))
+    except GlocalError as error:
+        return {"frechet": None, "frechet_missing": str(error)}
+    return {"frechet": far}
+
+
 def load(file: Path, fed: Federation) -> tuple[Tensor, Tensor]:
     """Labelled examples from a file, ``x`` and ``y``, where ``fed`` is.
 
@@ -95,6 +108,10 @@ def load(file: Path, fed: Federation) -> tuple[Tensor, Tensor]:
     """
     from safetensors.torch import load_file
 
+    if file.is_dir():
+        inside = file / "synthetic.safetensors"
+        hint = f"the file in it, {inside}" if inside.is_file() else "a .safetensors file"
+        raise GlocalError(f"{file} is a folder, and examples are in a file: give {hint}.")
     try:
         found = load_file(file)
     except Exception as error:  # safetensors raises its own kinds

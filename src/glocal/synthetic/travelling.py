@@ -17,7 +17,8 @@ from torch import Tensor
 
 from glocal import rng, tree
 from glocal.combine import weighted_sum
-from glocal.inputs import known
+from glocal.data.federation import Federation
+from glocal.inputs import Inputs, known
 from glocal.local import LocalSGD, Phase, variant
 from glocal.memory import Memory, Vector
 from glocal.method import Method
@@ -25,6 +26,7 @@ from glocal.optim import Optimizer
 from glocal.sharing import nothing
 from glocal.synthetic import langevin, networks
 from glocal.synthetic.examples import balanced, whole
+from glocal.synthetic.fits import check
 from glocal.task import Task
 from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree, Uplink
 from glocal.weighting import Setting
@@ -177,8 +179,12 @@ def averaged(name: str, design: Design) -> Memory:
     def flat(nets: Tree) -> Params:
         return dict(tree.flatten(nets))
 
+    def fits(fed: Federation) -> None:
+        inputs = known(Inputs.of(fed), name)
+        check(fed, inputs, langevin.room(inputs, None, None), name, bounds=False)
+
     private = Vector(message=flat, like=flat, move=move)
-    return Memory(name, init, broadcast, update, alone=True, draw=draw, vector=private)
+    return Memory(name, init, broadcast, update, alone=True, draw=draw, vector=private, fits=fits)
 
 
 def classes_of(nets: Tree, code: int) -> int:

@@ -80,7 +80,7 @@ class Warm:
 
 def start(training: Training, x: Tensor, y: Tensor) -> Params:
     """The model, newly drawn and trained on the examples alone, as they are judged."""
-    return trained_on(training.task, x, y, training.key(START, 0))
+    return trained_on(training.task, x, y, training.key(START, 0)).w
 
 
 def warm_start(training: Training, begin: Params, more: int = 0, tick: Tick = _no_tick) -> Warm:
