@@ -214,20 +214,13 @@ def save(run: Run, folder: Path) -> None:
     from glocal.synthetic import outcome
 
     write(folder / "final.safetensors", encode(_storable(run.model)))
-<<<<<<< HEAD
     store = run.trained.progress.clients if run.trained else None
     if store is not None and store.settled_file() is not None:
         _stream(folder / "clients.safetensors", store)
     else:
         write(folder / "clients.safetensors", encode(_storable(dict(tree.flatten(run.states)))))
-    made = run.repeats[0].made if run.repeats else None
-    if made is not None:
-        outcome.save(made, int(run.data["classes"]), folder)
-=======
-    write(folder / "clients.safetensors", encode(_storable(dict(tree.flatten(run.states)))))
     if run.made is not None:
         outcome.save(run.made, int(run.data["classes"]), folder)
->>>>>>> wC
     write(folder / "result.json", dump(result({run.method: run})))
 
 
