@@ -2,6 +2,7 @@
 
 python benchmarks/gpu.py --json out.json            all cases, medians of 5 interleaved rounds
 python benchmarks/gpu.py --only mlp-10 --repeats 3
+python benchmarks/gpu.py --only mlp-100 --profile   and where the compiled round's time goes
 
 The *floor* is the time in which the card could move the bytes, or do the arithmetic, that the round
 cannot do without, at the rates measured in the same run. Bytes: in every step each client's weights
@@ -9,8 +10,8 @@ are read forward and backward, its gradients written and read, its momentum and 
 written: eight times the model. Arithmetic: what torch counts for forward and backward.
 
 Everybody trains the same cohort on the same mini-batches with SGD and momentum, and must end at the
-same loss (to 1e-4) and the same parameters (to 1e-3), checked in full single precision. Times are with torch's own settings (convolutions
-in TF32, matrix products in single precision) for all.
+same loss (to 1e-4) and the same parameters (to 1e-3), checked in full single precision. Times are
+with torch's own settings (convolutions in TF32, matrix products in single precision) for all.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--loop-repeats", type=int, default=3, help="of the loop, which is slow")
     parser.add_argument("--only", nargs="+", help="names of the cases to run")
+    parser.add_argument("--profile", action="store_true", help="print the longest kernels")
     parser.add_argument("--device", default="cuda", help="cpu: to try the script out")
     options = parser.parse_args()
     device = torch.device(options.device)
@@ -66,6 +68,8 @@ def main() -> None:
             continue
         results.append(measure(case, device, rates, options.repeats, options.loop_repeats))
         print(line(results[-1]), flush=True)
+        if options.profile:
+            print("\n".join(profile(case, device)), flush=True)
     if options.json:
         whole = {"card": card, "torch": torch.__version__, **rates, "cases": results}
         options.json.write_text(json.dumps(whole, indent=2) + "\n")
@@ -121,6 +125,23 @@ def measure(
         "peak_gib": peak / 2**30,
         **least,
     }
+
+
+def profile(case: Case, device: torch.device) -> list[str]:
+    """The kernels that a compiled round spends its time in, in milliseconds."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as watched
+
+    module = models.build(case.model, input_shape=case.input_shape, classes=case.classes)
+    task, fed, key = Task(module.to(device)), bench.data(case).to(device), rng.key(1, device)
+    one = engine_round(case, task, fed, key, "compiled")
+    one()
+    with watched(activities=[ProfilerActivity.CUDA]) as seen:
+        timed(one, device)
+    longest = sorted(seen.key_averages(), key=lambda e: -e.self_device_time_total)[:15]
+    return [
+        f"  {e.self_device_time_total / 1e3:8.2f} ms {e.count:6d} × {e.key[:90]}" for e in longest
+    ]
 
 
 def engine_round(case: Case, task: Task, fed: Any, key: Any, name: str) -> bench.Round:

@@ -10,10 +10,14 @@ from torch import Tensor, nn
 from torch.func import vmap
 from torch.nn import functional
 
+import glocal
 from glocal import rng, tree
 from glocal.augment import flip
+from glocal.engines import Engine, Sequential, Vectorised, Work
 from glocal.errors import GlocalError
+from glocal.local import LocalSGD
 from glocal.nn import LSTM, Dropout
+from glocal.optim import sgd
 from glocal.task import Task, cross_entropy, try_out, try_vectorised
 from toys import Recurrent, dropout_net, seeded
 
@@ -306,3 +310,22 @@ def test_what_is_fine_passes() -> None:
     images = rng.normal(rng.key(3), (5, 1, 2, 2))
     try_vectorised(task, images, Y)
     assert isinstance(LSTM(2, 3), nn.Module)
+
+
+@pytest.mark.parametrize("engine", [Sequential(), Vectorised(), Vectorised(in_blocks=True)])
+def test_training_in_bfloat16_is_near_and_judging_is_single(engine: Engine) -> None:
+    fed = glocal.load("digits", clients=3)
+    module = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
+    ends = {}
+    for precision in ("single", "bf16"):
+        task = Task(module, precision=precision)
+        local = LocalSGD(sgd(0.1), batch_size=10)
+        down = {"params": task.params, "lr": torch.tensor(1.0), "round": torch.tensor(0.0)}
+        uplink, _ = engine.round(Work(task, local, fed, down, torch.arange(3), {}, rng.key(1)))
+        ends[precision] = uplink.update["1.weight"]
+        assert ends[precision].dtype == torch.float32
+        assert torch.equal(
+            task.predict(task.params, fed.x), Task(module).predict(task.params, fed.x)
+        )
+    gap = float((ends["bf16"] - ends["single"]).abs().max() / ends["single"].abs().max())
+    assert 0 < gap < 0.05

@@ -57,10 +57,7 @@ class Contestant:
 
 THREADS = ("1 thread", "all threads")
 CONTESTANTS = (
-    Contestant("glocal", "ours", ("auto",)),
-    Contestant("glocal, sequential", "ours", ("sequential",)),
-    Contestant("glocal, vectorised", "ours", ("vectorised",)),
-    Contestant("glocal, compiled", "ours", ("compiled",)),
+    Contestant("glocal", "ours", ("auto", "sequential", "vectorised", "compiled")),
     Contestant("plain loop", "loop", THREADS),
     Contestant("FedJAX", "fedjax", ("jit", "pmap, 2 devices"), "fedjax"),
     Contestant("pfl", "pfl", (*THREADS, "2 processes"), "pfl"),
@@ -312,7 +309,6 @@ def _environment() -> dict[str, str]:
         if k not in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "VIRTUAL_ENV")
     }
     path = [str(HERE.parent), str(HERE.parent.parent / "src")]
-    idle = {"OMP_WAIT_POLICY": "PASSIVE"}  # threads that wait do not spin: others compute then
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
     return {
         **kept,

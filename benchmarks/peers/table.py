@@ -81,7 +81,7 @@ def markdown(found: dict[str, Any]) -> str:
     for case in found["cases"]:
         at = by_name(case)
         own = at.get(OWN)
-        cells = [case["case"], f"**{_ms(own['ms'])}**" if own else "–"]
+        cells = [case["case"], f"**{_ms(own['ms'])}** ({own['setting']})" if own else "–"]
         for name in ORDER:
             one = at.get(name)
             ratio = f" ({one['ms'] / own['ms']:.1f}×)" if one and own else ""

@@ -128,6 +128,7 @@ def assembled(
         "seed": order.seed,
         "engine": first.engine,
         "device": order.device,
+        **({"precision": order.precision} if order.precision != "single" else {}),
         **({"adapt": order.adapt} if order.adapt is not None else {}),
         **({"attack": order.attack} if order.attack is not None else {}),
     }
@@ -181,6 +182,7 @@ def fit(
     attack: str | None = None,
     diverged: str = "fatal",
     states: str = "auto",
+    precision: str = "single",
     checkpoints: str | Path | Keeping | None = None,
     progress: bool | Report | None = None,
     name: str | None = None,
@@ -199,7 +201,8 @@ def fit(
         poisson: let every client flip a coin of that probability instead of drawing a fixed number.
         repeats: how often to repeat on another split and seed; verdicts pool over them.
         seed: of everything that is drawn.
-        engine: ``auto``, ``sequential`` or ``vectorised``.
+        engine: ``auto``, ``sequential``, ``vectorised`` or ``compiled`` (vectorised, and its steps
+            compiled, however short the run).
         device: ``cpu`` or ``cuda``.
         init: weights to start from, a dict or a safetensors file.
         losses: one loss per example from logits and labels.
@@ -218,6 +221,7 @@ def fit(
             ``"skip"`` goes on without it, ``"clip"`` uses what is left of it (:mod:`glocal.gate`).
         states: where clients' states are kept: ``"device"``, ``"host"``, ``"disk"`` or, by their
             size, ``"auto"`` (:mod:`glocal.storage`). Changes nothing that comes out.
+        precision: ``"single"``, or ``"bf16"`` for training's products and convolutions in bfloat16.
         checkpoints: a folder for them (or a :class:`glocal.checkpoint.Keeping`); if it has some of
             the same call, training goes on from the newest, to the same bits. They stay there.
         progress: show bars: on a terminal by default; or a function (what, done, total).
@@ -252,6 +256,7 @@ def fit(
         attack=attack,
         diverged=diverged,
         states=states,
+        precision=precision,
     )
     keeping = checkpoints
     if isinstance(checkpoints, str | Path):

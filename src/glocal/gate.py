@@ -89,7 +89,13 @@ def passed(
 def finite(stacked: Tree, ids: Tensor) -> Tensor:
     """Of whom every number is finite."""
     everything = torch.ones(len(ids), dtype=torch.bool, device=ids.device)
-    for leaf in tree.leaves(stacked):
+    leaves = [leaf for leaf in tree.leaves(stacked) if leaf.numel()]
+    # Whatever is not finite makes the sum of all so too, which takes a tenth of the time to see.
+    if not leaves or bool(
+        torch.stack([leaf.sum().to(torch.float32) for leaf in leaves]).sum().isfinite()
+    ):
+        return everything
+    for leaf in leaves:
         everything &= leaf.isfinite().reshape(len(leaf), -1).all(1)
     return everything
 

@@ -118,11 +118,20 @@ EngineOption = Annotated[
     str,
     typer.Option(
         "--engine",
-        help="sequential, vectorised, or auto (by model and device).",
+        help="sequential, vectorised, compiled (vectorised, and compiled first), or auto (by "
+        "model, device and length of the run).",
         rich_help_panel="Machine",
     ),
 ]
 Device = Annotated[str, typer.Option(help="cpu or cuda.", rich_help_panel="Machine")]
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        help="single, or bf16: training's products and convolutions in bfloat16.",
+        rich_help_panel="Machine",
+    ),
+]
 Jobs = Annotated[
     int,
     typer.Option(

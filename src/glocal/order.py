@@ -15,7 +15,7 @@ from glocal.adapt import Public, techniques
 from glocal.adapted import after
 from glocal.checkpoint import Keeper, Keeping, packed, reclaim, unpacked
 from glocal.data.federation import Federation
-from glocal.errors import ClientError, GlocalError
+from glocal.errors import ClientError, GlocalError, unknown
 from glocal.gate import check_policy
 from glocal.identity import digest
 from glocal.ledger import Ledger, published
@@ -27,7 +27,7 @@ from glocal.sampling import Fixed, Fraction, Poisson, Sampler
 from glocal.stopping import Stopped
 from glocal.storage import Storage, check_place
 from glocal.synthetic.outcome import made
-from glocal.task import Augment, Losses, cross_entropy
+from glocal.task import PRECISIONS, Augment, Losses, cross_entropy
 from glocal.train import Progress, Training
 from glocal.types import Tree
 
@@ -70,6 +70,7 @@ class Order:
     attack: str | None = None
     diverged: str = "fatal"
     states: str = "auto"
+    precision: str = "single"
 
     def __post_init__(self) -> None:
         if self.attack is not None:
@@ -87,6 +88,8 @@ class Order:
             raise GlocalError(f"seed must be a whole number from 0 to 2^63 − 1, not {seed}.")
         place.alone_of(self.yardstick)
         check_place(self.states)
+        if self.precision not in PRECISIONS:
+            raise unknown("precision", self.precision, PRECISIONS)
         check_policy(self.diverged)
 
     def alone(self, plan: Plan) -> Alone:
@@ -105,6 +108,7 @@ class Order:
             self.init,
             self.losses,
             self.augment,
+            self.precision,
         )
 
     def training(self, plan: Plan, here: Place) -> Training:

@@ -71,6 +71,7 @@ def make(
     init: Mapping[str, Tensor] | str | Path | None,
     losses: Losses,
     augment: Augment | None,
+    precision: str = "single",
 ) -> Place:
     """The ``repeat``-th split and seed; the first is the caller's own."""
     where = _device(device)
@@ -83,7 +84,7 @@ def make(
     module, fresh, label = _module(model, fed, seed)
     if init is not None:
         load_weights(module, init)
-    task = Task(module, losses=losses, augment=augment, fresh=fresh).to(where)
+    task = Task(module, losses=losses, augment=augment, fresh=fresh, precision=precision).to(where)
     fed = fed.to(where)
     try_out(task, fed.x, fed.y)
     runner = engines.resolve(engine, task, where)
@@ -94,6 +95,8 @@ def make(
         digest.update(leaf.cpu().numpy().tobytes())
     own = (losses, augment, None if isinstance(model, str) else model)
     all_of_it = f"{fed.fingerprint} {digest.hexdigest()} {seed} {where} {runner.name}"
+    if precision != "single":
+        all_of_it += f" {precision}"
     name = model if isinstance(model, str) else type(module).__name__
     return Place(fed, task, runner, seed, repeat, all_of_it, own, name)
 

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 
 def _signed(word: int) -> int:
@@ -26,6 +29,7 @@ def _signed(word: int) -> int:
 _GAMMA = _signed(0x9E3779B97F4A7C15)
 _M1 = _signed(0xBF58476D1CE4E5B9)
 _M2 = _signed(0x94D049BB133111EB)
+_UG, _U1, _U2 = (np.uint64(word % (1 << 64)) for word in (_GAMMA, _M1, _M2))
 
 
 def _shr(x: Tensor, k: int) -> Tensor:
@@ -39,6 +43,28 @@ def _mix(x: Tensor) -> Tensor:
     return x ^ _shr(x, 31)
 
 
+def _plain(x: Tensor) -> bool:
+    """Whether numpy may have it, which is faster for the short tensors that keys are."""
+    here = type(x) is Tensor and x.dtype == torch.int64 and x.device.type == "cpu"
+    return here and not is_functorch_wrapped_tensor(x)
+
+
+def _words(x: Tensor) -> Any:
+    """The same words as numpy holds them: without a sign, so that they may overflow."""
+    return np.atleast_1d(x.numpy()).view(np.uint64)
+
+
+def _tensor(words: Any, shape: Sequence[int]) -> Tensor:
+    return torch.from_numpy(words.view(np.int64)).reshape(tuple(shape))
+
+
+def _mixed(x: Any) -> Any:
+    """:func:`_mix` of numpy's words."""
+    x = (x ^ (x >> np.uint64(30))) * _U1
+    x = (x ^ (x >> np.uint64(27))) * _U2
+    return x ^ (x >> np.uint64(31))
+
+
 def key(seed: int, device: torch.device | str = "cpu") -> Tensor:
     """The root key of a seed."""
     return _mix(torch.tensor(_signed(seed % (1 << 64)), device=device) + _GAMMA)
@@ -46,6 +72,13 @@ def key(seed: int, device: torch.device | str = "cpu") -> Tensor:
 
 def fold(key: Tensor, data: int | Tensor) -> Tensor:
     """A child of ``key`` for each entry of ``data``; different data, unrelated children."""
+    if _plain(key) and (isinstance(data, int) or _plain(data)):
+        if isinstance(data, int):
+            words = _words(key) + np.uint64((data + 1) * _GAMMA % (1 << 64))
+        else:
+            words = _words(key) + (_words(data) + np.uint64(1)) * _UG
+        shape = () if key.dim() == 0 == getattr(data, "ndim", 0) else words.shape
+        return _tensor(_mixed(_mixed(words) + _UG), shape)
     step = (
         _signed((data + 1) * _GAMMA % (1 << 64)) if isinstance(data, int) else (data + 1) * _GAMMA
     )
@@ -54,6 +87,9 @@ def fold(key: Tensor, data: int | Tensor) -> Tensor:
 
 def bits(key: Tensor, n: int) -> Tensor:
     """``n`` words of 64 random bits, as int64, in a new last dimension of ``key``."""
+    if _plain(key):
+        counters = np.arange(1, n + 1, dtype=np.uint64) * _UG
+        return _tensor(_mixed(_words(key)[..., None] + counters), (*key.shape, n))
     counter = torch.arange(1, n + 1, device=key.device)
     return _mix(key.unsqueeze(-1) + counter * _GAMMA)
 

@@ -70,6 +70,7 @@ class Settings:
     jobs: int = 0
     diverged: str = "fatal"
     states: str = "auto"
+    precision: str = "single"
     checkpoint_every: int = 0
     keep_checkpoints: int = 2
     track: tuple[str, ...] = ()
@@ -122,6 +123,7 @@ class Settings:
                     "adapt",
                     "diverged",
                     "states",
+                    "precision",
                 )
             },
         }

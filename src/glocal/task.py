@@ -18,11 +18,14 @@ from torch.nn import functional
 
 from glocal import nn as keyed
 from glocal import rng, tree
-from glocal.errors import GlocalError
+from glocal.errors import GlocalError, unknown
 from glocal.types import Batch, Params, Tree
 
 Losses = Callable[[Tensor, Tensor], Tensor]
 """Logits and labels to one loss per example."""
+
+PRECISIONS = {"single": None, "bf16": torch.bfloat16}
+"""What a model's training pass computes in; weights, gradients and losses stay single."""
 
 Augment = Callable[[Tensor, Tensor], Tensor]
 """A batch's inputs and a key to inputs of the same shape; see :mod:`glocal.augment`."""
@@ -45,6 +48,8 @@ class Task:
         augment: a keyed function on a batch's inputs, applied in training only.
         fresh: builds the module anew under torch's seed, for methods that need an initialisation of
             their own; without it every layer's ``reset_parameters`` is called.
+        precision: ``"single"``, or ``"bf16"`` for products and convolutions of training in bfloat16
+            (torch's autocast); judging is always single.
     """
 
     def __init__(
@@ -54,8 +59,12 @@ class Task:
         losses: Losses = cross_entropy,
         augment: Augment | None = None,
         fresh: Callable[[], nn.Module] | None = None,
+        precision: str = "single",
     ) -> None:
         keyed.check(module)
+        if precision not in PRECISIONS:
+            raise unknown("precision", precision, PRECISIONS)
+        self.precision = precision
         self.module = copy.deepcopy(module).train()
         self._judge = copy.deepcopy(module).eval()
         self._train_call, self._judge_call = _Pure(self.module), _Pure(self._judge)
@@ -119,7 +128,12 @@ class Task:
     def logits(self, params: Params, x: Tensor, key: Tensor) -> Tensor:
         """Logits, in training mode: layers that draw (dropout) draw from the key."""
         keys = {name: rng.fold(key, i + 1) for i, name in enumerate(self._keys)}
-        return self._train_call({**params, **keys}, x)
+        kind = PRECISIONS[self.precision]
+        if kind is None:
+            return self._train_call({**params, **keys}, x)
+        # Without its cache of cast weights: a captured graph may not read what is kept elsewhere.
+        with torch.autocast(x.device.type, kind, cache_enabled=False):
+            return self._train_call({**params, **keys}, x).float()
 
     def loss(self, params: Params, batch: Batch, key: Tensor) -> Tensor:
         """Mean training loss over the examples of a batch; padding has weight 0."""

@@ -112,9 +112,16 @@ class Training:
         privacy = self.plan.stages[0].method.privacy
         return self.rounds if privacy is None else privacy.allowed(self.setting)
 
+    @cached_property
+    def _roots(self) -> dict[int, Tensor]:
+        """The key of each purpose that was asked for: the same in all rounds."""
+        return {}
+
     def key(self, purpose: int, *path: int) -> Tensor:
         """The key for a purpose, and a round or what else it depends on."""
-        key = rng.fold(rng.key(self.seed, self.fed.x.device), purpose)
+        if purpose not in self._roots:
+            self._roots[purpose] = rng.fold(rng.key(self.seed, self.fed.x.device), purpose)
+        key = self._roots[purpose]
         for part in path:
             key = rng.fold(key, part)
         return key
@@ -204,8 +211,9 @@ class Training:
             )
             progress.decision = Decision(uplink.ids, weights, uplink.loss, before)
             progress.ledger = progress.ledger.record(*traffic)
-            norm = tree.sq_norm(uplink.update).sqrt()
-            line["update_norm"] = float(norm / max(1, len(uplink.ids)) ** 0.5)
+            if not method.memory.alone:  # then nobody sends an update
+                norm = tree.sq_norm(uplink.update).sqrt()
+                line["update_norm"] = float(norm / max(1, len(uplink.ids)) ** 0.5)
         else:
             nothing = server.nobody(method, progress.server, ids)
             progress.server, _ = server.reduce(

@@ -155,7 +155,8 @@ class Program:
             self.steps[p] = step
             if self.compiles:
                 changed = len(tree.leaves(self.carries[0]))
-                self.steps[p] = compiled(step, self._inputs(p, 0), changed)
+                tolerance = 1e-3 if self.task.precision == "single" else 5e-2
+                self.steps[p] = compiled(step, self._inputs(p, 0), changed, tolerance)
         for t in range(longest[0]):
             live = sum(steps > t for steps in longest)
             if (p, live) not in self.graphs:
