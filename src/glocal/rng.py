@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C._functorch import peek_interpreter_stack
 
 
 def _signed(word: int) -> int:
@@ -46,7 +46,7 @@ def _mix(x: Tensor) -> Tensor:
 def _plain(x: Tensor) -> bool:
     """Whether numpy may have it, which is faster for the short tensors that keys are."""
     here = type(x) is Tensor and x.dtype == torch.int64 and x.device.type == "cpu"
-    return here and not is_functorch_wrapped_tensor(x)
+    return here and peek_interpreter_stack() is None  # not within vmap or grad
 
 
 def _words(x: Tensor) -> Any:
