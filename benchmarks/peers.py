@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from peers import table
 from peers.cases import CASES
@@ -25,6 +26,16 @@ from peers.harness import CONTESTANTS, Contestant, machine, measure
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "benchmarks" / "peers.json"
 PINS = ROOT / "benchmarks" / "peers"
+
+
+def kept_with(found: dict[str, Any]) -> dict[str, Any]:
+    """What is kept, with these cases in place of its own of the same names."""
+    if not KEPT.exists():
+        return found
+    new = {case["name"]: case for case in found["cases"]}
+    before = json.loads(KEPT.read_text(encoding="utf-8"))["cases"]
+    cases = [new.pop(case["name"], case) for case in before]
+    return {**found, "cases": [*cases, *new.values()]}
 
 
 def main() -> None:
@@ -66,11 +77,12 @@ def main() -> None:
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if asked.keep:
+        found = kept_with(found)
         KEPT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         write_readme(found)
 
 
-def run(asked: argparse.Namespace) -> dict[str, object]:
+def run(asked: argparse.Namespace) -> dict[str, Any]:
     """All cases asked for; a line for everybody who is not there."""
     who: list[Contestant] = []
     for contestant in CONTESTANTS:

@@ -182,7 +182,7 @@ def measure(
     say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Time everybody on a case: all start, then round after round everybody trains it in turn."""
-    work = cases.drawn(case, folder / case.name, warm_up + repeats)
+    work = cases.drawn(case, folder / case.name, (warm_up + repeats) * case.a_turn)
     work.save()
     right = list(cases.reference(work))
     workers: list[Worker] = []
@@ -199,10 +199,11 @@ def measure(
                 workers.append(worker)
                 _train(worker, 0)
                 _check(worker, work, right[0])
-        for r in range(1, work.rounds):
-            say(f"{case.name}: round {r} of {work.rounds - 1}")
+        for first in range(0, work.rounds, case.a_turn):
+            say(f"{case.name}: round {first} of {work.rounds}")
             for worker in workers:
-                _train(worker, r)
+                for r in range(max(1, first), first + case.a_turn):
+                    _train(worker, r, at_once=r > first)
         for worker in workers:
             _check(worker, work, right[-1])
             worker.peak_mb = peak(worker.process.pid)
@@ -211,7 +212,7 @@ def measure(
             worker.stop()
     found: dict[str, list[dict[str, Any]]] = {c.name: [] for c in who}
     for worker in workers:
-        found[worker.who.name].append(worker.result(warm_up))
+        found[worker.who.name].append(worker.result(warm_up * case.a_turn))
     for contestant, setting, why in failed:
         found[contestant.name].append({"setting": setting, "failed": why, "ms": None})
     return {
@@ -224,10 +225,11 @@ def measure(
     }
 
 
-def _train(worker: Worker, r: int) -> None:
+def _train(worker: Worker, r: int, at_once: bool = False) -> None:
     if worker.failed is not None:
         return
-    time.sleep(0.05)  # threads of the one before it fall asleep
+    if not at_once:
+        time.sleep(0.05)  # threads of the one before it fall asleep
     try:
         worker.turn(r)
     except Lost as lost:
@@ -306,13 +308,12 @@ def _environment() -> dict[str, str]:
     kept = {
         k: v
         for k, v in os.environ.items()
-        if k not in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "VIRTUAL_ENV")
+        if k not in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "VIRTUAL_ENV")
     }
     path = [str(HERE.parent), str(HERE.parent.parent / "src")]
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
     return {
         **kept,
-        **idle,
         **quiet,
         "PYTHONPATH": os.pathsep.join(path),
         "PYTHONWARNINGS": "ignore",
