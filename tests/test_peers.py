@@ -150,7 +150,7 @@ def test_the_table_takes_the_best_setting_of_each() -> None:
         ("FedJAX", {"jit": None}),
     )
     row = table.markdown(found).splitlines()[2]
-    assert row.endswith("| **10** | 30 (3.0×) | – | 123 (12.3×) | – | – |")
+    assert row.endswith("| **10** (auto) | 30 (3.0×) | – | 123 (12.3×) | – | – |")
     lines = table.text(found)
     assert any("1 thread *" in line and "3.00" in line for line in lines)
     assert lines[-2:] == ["pfl, 1 thread: it died: alas", "FedJAX, jit: it died: alas"]
