@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from glocal import rng, tree
 from glocal.data.split import from_counts
 from glocal.engines import Sequential, Vectorised, Work, captured, compiling, program, resolve
 from glocal.engines.base import Ahead
-from glocal.engines.batches import Room, plan
+from glocal.engines.batches import Cuts, Room, plan
 from glocal.engines.blocks import MOST, WASTE, Layout, wasted, width
 from glocal.engines.drawn import left_alone
 from glocal.errors import ClientError
@@ -85,6 +85,9 @@ def test_room_for_anybody_changes_no_batch(batch_size: int, steps: int | None) -
     room = Room.of(split, phase, batch_size)
     tight = plan(split, ids, keys, phase.epochs, batch_size, steps)
     roomy = plan(split, ids, keys, phase.epochs, room.batch, steps, room)
+    tabled = Cuts(split, room, steps)
+    looked_up = plan(split, ids, keys, phase.epochs, room.batch, steps, room, tabled)
+    assert all(torch.equal(a, b) for a, b in zip(astuple(roomy), astuple(looked_up), strict=True))
     assert torch.equal(tight.steps, roomy.steps)
     for i in range(len(ids)):
         for t in range(int(tight.steps[i])):
@@ -99,7 +102,9 @@ def replace_steps(steps: int | None) -> Phase:
 
 def test_the_rule_looks_at_the_length_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[bool] = []
-    monkeypatch.setattr(program, "compiled", lambda step, *_: made.append(True) or step)
+    monkeypatch.setattr(
+        program, "compiled", lambda step, *_: (step, made.append(True) or frozenset())
+    )
     engine = resolve("auto", Task(toys.dropout_net()), torch.device("cpu"))
     job = work()
     enough = compiling.LONG["cpu"]
@@ -110,6 +115,52 @@ def test_the_rule_looks_at_the_length_of_the_run(monkeypatch: pytest.MonkeyPatch
     assert made == [True]
     resolve("vectorised", job.task, torch.device("cpu")).round(replace(job, ahead=Ahead(enough, 6)))
     assert made == [True]
+
+
+class Remembers(LocalSGD):
+    """Keeps what it received and sends its weights too: neither is a copy."""
+
+    def init(self, task: Task, params: Any, key: Any) -> Any:
+        return {"last": params}
+
+    def finish(self, task: Task, down: Any, carry: Any) -> Any:
+        update, _, _ = super().finish(task, down, carry)
+        return update, {"last": down["params"]}, {"weights": carry["w"]}
+
+
+def test_what_is_given_back_is_nobodys_buffer() -> None:
+    states = tree.stack([{"last": Task(toys.dropout_net()).params}] * 6)
+    job = work(Remembers(sgd(0.1)), states)
+    engine = Vectorised(in_blocks=True)
+    first = engine.round(job)
+    other = tree.map(lambda x: x * 0.5, job.down["params"])
+    engine.round(replace(job, down={**job.down, "params": other}))
+    close(first, Sequential().round(job))
+
+
+def test_a_function_that_cannot_be_traced_is_called() -> None:
+    def looks(inputs: Any) -> Any:
+        return {"y": inputs["x"] * 2} if float(inputs["x"].sum()) > 0 else {"y": inputs["x"]}
+
+    looking = captured.Captured(looks, torch.device("cpu"))
+    for x in (torch.ones(3), -torch.ones(3)):
+        assert torch.equal(looking({"x": x})["y"], looks({"x": x})["y"])
+    assert not looking.traced
+
+
+def test_a_traced_function_knows_inputs_by_name_and_shape() -> None:
+    calls = []
+
+    def traced(inputs: Any) -> Any:
+        calls.append(1)
+        return inputs["a"] - inputs["b"]
+
+    ours = captured.Captured(traced, torch.device("cpu"))
+    for n in (2, 3, 2, 3):
+        a, b = torch.arange(n), torch.ones(n)
+        assert torch.equal(ours({"a": a, "b": b}), a - b)
+        assert torch.equal(ours({"b": b, "a": a}), a - b)
+    assert len(calls) == 4
 
 
 def test_programs_of_old_trainings_are_let_go() -> None:
@@ -183,7 +234,7 @@ def test_a_program_that_comes_out_differently_is_not_used(
             step(*tensors)
             tensors[0].add_(tensors[0] - before, alpha=0.01)
 
-        return longer
+        return longer, frozenset()
 
     monkeypatch.setattr(compiling, "_compiled", wrong)
     monkeypatch.setattr(captured, "_SAID", set())

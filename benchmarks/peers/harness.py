@@ -1,4 +1,8 @@
-"""Workers, kept alive and told to train in turn; what they took, and whether they did the work."""
+"""Workers, kept alive and told to train in turn; what they took, and whether they did the work.
+
+While one has its turn the others are stopped, with all processes they started: some keep busy even
+when they have nothing to do, and a round of milliseconds is as long as what a neighbour takes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import json
 import os
 import platform
 import select
+import signal
 import statistics
 import subprocess
 import sys
@@ -23,6 +28,9 @@ from peers import cases
 from peers.work import Arrays, Work, load_params
 
 HERE = Path(__file__).parent
+SETTLE = 0.2
+"""Seconds for a worker that is woken to do what it thinks it has missed."""
+
 PATIENCE = 600.0
 """Seconds that a worker may take to answer."""
 
@@ -121,8 +129,25 @@ class Worker:
         self._ask({"do": "params", "file": str(file)})
         return load_params(file)
 
+    def pause(self) -> None:
+        """Nothing of it runs until it is woken."""
+        self._signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """It goes on where it was."""
+        self._signal(signal.SIGCONT)
+        time.sleep(SETTLE)
+
+    def _signal(self, what: signal.Signals) -> None:
+        for pid in _family(self.process.pid):
+            try:
+                os.kill(pid, what)
+            except ProcessLookupError:  # it ended by itself meanwhile
+                continue
+
     def stop(self) -> None:
         """Let it end, or end it."""
+        self.wake()
         try:
             # On a signal Ray would leave its processes behind, so it is asked first.
             self.process.communicate('{"do": "stop"}\n', timeout=30)
@@ -199,13 +224,18 @@ def measure(
                 workers.append(worker)
                 _train(worker, 0)
                 _check(worker, work, right[0])
+                worker.pause()
         for first in range(0, work.rounds, case.a_turn):
             say(f"{case.name}: round {first} of {work.rounds}")
             for worker in workers:
+                worker.wake()
                 for r in range(max(1, first), first + case.a_turn):
-                    _train(worker, r, at_once=r > first)
+                    _train(worker, r)
+                worker.pause()
         for worker in workers:
+            worker.wake()
             _check(worker, work, right[-1])
+            worker.pause()
             worker.peak_mb = peak(worker.process.pid)
     finally:
         for worker in workers:
@@ -225,11 +255,9 @@ def measure(
     }
 
 
-def _train(worker: Worker, r: int, at_once: bool = False) -> None:
+def _train(worker: Worker, r: int) -> None:
     if worker.failed is not None:
         return
-    if not at_once:
-        time.sleep(0.05)  # threads of the one before it fall asleep
     try:
         worker.turn(r)
     except Lost as lost:

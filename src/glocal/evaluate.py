@@ -175,4 +175,4 @@ def _only(candidates: dict[str, Params]) -> tuple[str, Params] | None:
 def at_once(task: Task, fed: Federation) -> int:
     """Clients whose models are looked at together."""
     answers = int(fed.test.counts().max()) * fed.classes * (fed.y[0].numel() or 1)
-    return max(1, CHUNK_BYTES // (4 * (tree.count(task.params) + answers)))
+    return max(1, CHUNK_BYTES // (4 * (task.size + answers)))

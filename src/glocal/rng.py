@@ -29,7 +29,9 @@ def _signed(word: int) -> int:
 _GAMMA = _signed(0x9E3779B97F4A7C15)
 _M1 = _signed(0xBF58476D1CE4E5B9)
 _M2 = _signed(0x94D049BB133111EB)
-_UG, _U1, _U2 = (np.uint64(word % (1 << 64)) for word in (_GAMMA, _M1, _M2))
+_ALL = (1 << 64) - 1
+_WG, _W1, _W2 = (word & _ALL for word in (_GAMMA, _M1, _M2))
+_UG, _U1, _U2 = (np.uint64(word) for word in (_WG, _W1, _W2))
 
 
 def _shr(x: Tensor, k: int) -> Tensor:
@@ -65,6 +67,13 @@ def _mixed(x: Any) -> Any:
     return x ^ (x >> np.uint64(31))
 
 
+def _mixed_int(x: int) -> int:
+    """:func:`_mix` of one word, without a sign."""
+    x = (x ^ (x >> 30)) * _W1 & _ALL
+    x = (x ^ (x >> 27)) * _W2 & _ALL
+    return x ^ (x >> 31)
+
+
 def key(seed: int, device: torch.device | str = "cpu") -> Tensor:
     """The root key of a seed."""
     return _mix(torch.tensor(_signed(seed % (1 << 64)), device=device) + _GAMMA)
@@ -74,7 +83,10 @@ def fold(key: Tensor, data: int | Tensor) -> Tensor:
     """A child of ``key`` for each entry of ``data``; different data, unrelated children."""
     if _plain(key) and (isinstance(data, int) or _plain(data)):
         if isinstance(data, int):
-            words = _words(key) + np.uint64((data + 1) * _GAMMA % (1 << 64))
+            if key.dim() == 0:
+                word = _mixed_int((int(key) + (data + 1) * _WG) & _ALL)
+                return torch.tensor(_signed(_mixed_int((word + _WG) & _ALL)))
+            words = _words(key) + np.uint64((data + 1) * _WG & _ALL)
         else:
             words = _words(key) + (_words(data) + np.uint64(1)) * _UG
         shape = () if key.dim() == 0 == getattr(data, "ndim", 0) else words.shape

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -79,6 +80,11 @@ class Task:
     def params(self) -> Params:
         """The module's own parameters: where the server starts."""
         return _trainable(self.module, self.names)
+
+    @cached_property
+    def size(self) -> int:
+        """How many numbers train; known without a copy of them."""
+        return sum(p.numel() for p in self.module.parameters() if p.requires_grad)
 
     def plain(self) -> Task:
         """The same task for one client at a time, where plain autograd costs less."""

@@ -98,7 +98,7 @@ class Training:
                 "update, which dp does not count: use diverged='skip'."
             )
 
-    @property
+    @cached_property
     def setting(self) -> Setting:
         """What the server knows beforehand."""
         clients = len(self.fed)
@@ -130,6 +130,12 @@ class Training:
     def halves(self) -> tuple[Local, ...]:
         """What clients do in each stage: the same objects in all rounds, as engines know them."""
         return tuple(stage.method.client_half(self.task) for stage in self.plan.stages)
+
+    @cached_property
+    def sizes(self) -> list[tuple[int, int]]:
+        """How many parameters are shared in each stage, and how many private."""
+        params, stages = self.task.params, self.plan.stages
+        return [size_by_part(params, stage.method.shared_names(self.task)) for stage in stages]
 
     @cached_property
     def ahead(self) -> Ahead:
@@ -197,9 +203,11 @@ class Training:
             if self.adversary is not None:
                 uplink = self._attacked(self.adversary, method, uplink, down, progress.round)
             passed = self._gate(method, uplink, states, progress.round)
-            keeps = passed.keeps if not bool(passed.keeps.all()) else slice(None)
-            progress.clients.scatter(ids[keeps], tree.row(states, keeps))
-            traffic = self._traffic(method, down, uplink, joined)
+            if bool(passed.keeps.all()):
+                progress.clients.scatter(ids, states)
+            else:
+                progress.clients.scatter(ids[passed.keeps], tree.row(states, passed.keeps))
+            traffic = self._traffic(progress.stage, down, uplink, joined)
             for what in ("left_out", "clipped"):
                 if len(who := getattr(passed, what)):
                     line[what] = [self.fed.names[i] for i in who.tolist()]
@@ -212,8 +220,8 @@ class Training:
             progress.decision = Decision(uplink.ids, weights, uplink.loss, before)
             progress.ledger = progress.ledger.record(*traffic)
             if not method.memory.alone:  # then nobody sends an update
-                norm = tree.sq_norm(uplink.update).sqrt()
-                line["update_norm"] = float(norm / max(1, len(uplink.ids)) ** 0.5)
+                norm = float(tree.norm(uplink.update))
+                line["update_norm"] = norm / max(1, len(uplink.ids)) ** 0.5
         else:
             nothing = server.nobody(method, progress.server, ids)
             progress.server, _ = server.reduce(
@@ -323,10 +331,10 @@ class Training:
         return not tree.leaves(self.make(progress, local)(0))
 
     def _traffic(
-        self, method: Method, down: Tree, uplink: Uplink, joined: int
+        self, stage: int, down: Tree, uplink: Uplink, joined: int
     ) -> tuple[dict[str, int], dict[str, int]]:
         """Numbers that crossed the network in a round, by direction and layer set."""
-        shared, private = size_by_part(self.task.params, method.shared_names(self.task))
+        method, (shared, private) = self.plan.stages[stage].method, self.sizes[stage]
         cohort = len(uplink.ids)
         control = {"params", "round", "rounds", "lr"}
         memory = tree.count({k: v for k, v in down.items() if k not in control})

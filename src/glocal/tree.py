@@ -115,6 +115,15 @@ def sq_norm(a: Params) -> Tensor:
     return dot(a, a)
 
 
+def norm(a: Params) -> Tensor:
+    """``‖a‖`` over all leaves as one vector, at once; not for what is vmapped."""
+    if not a:
+        return torch.zeros(())
+    named = dict(flatten(a))
+    each = torch._foreach_norm([named[name] for name in sorted(named)])
+    return torch.linalg.vector_norm(torch.stack(list(each)))
+
+
 def count(tree: Tree) -> int:
     """How many numbers the leaves hold."""
     return sum(x.numel() for x in leaves(tree))

@@ -54,6 +54,58 @@ class Room(NamedTuple):
         return cls(longest, size, phase.steps, -(-phase.steps // fewest))
 
 
+class Cut(NamedTuple):
+    """Where each mini-batch is in the order of a client's examples: by how many it has, alone."""
+
+    live: Tensor
+    """[clients, longest]: which places of an epoch's order are somebody's."""
+    places: Tensor
+    """[clients, steps · batch]: in the orders of all epochs, one after another."""
+    real: Tensor
+    """[clients, steps, batch]: whether that is an example, or padding."""
+    weight: Tensor
+    """The same as a number."""
+    steps: Tensor
+    """[clients]: how many each has."""
+
+    @classmethod
+    def of(cls, n: Tensor, room: Room, steps: int | None) -> Cut:
+        """For clients of ``n`` examples; with ``steps`` they all have so many."""
+        device, size = n.device, room.batch
+        per_epoch = -(-n // size)
+        count = per_epoch * room.epochs if steps is None else torch.full_like(n, steps)
+        t = torch.arange(room.steps, device=device)
+        epoch = (t // per_epoch.unsqueeze(-1)).clamp(max=room.epochs - 1)
+        within = torch.arange(size, device=device)
+        place = (t % per_epoch.unsqueeze(-1)).unsqueeze(-1) * size + within
+        real = (place < n.view(-1, 1, 1)) & (t < count.unsqueeze(-1)).unsqueeze(-1)
+        flat = epoch.unsqueeze(-1) * room.longest + place.clamp(max=room.longest - 1)
+        live = torch.arange(room.longest, device=device) < n.unsqueeze(-1)
+        return cls(live, flat.flatten(1), real, real.to(torch.float32), count)
+
+
+TABLE = 1 << 22
+"""Numbers that a table of cuts may hold."""
+
+
+class Cuts:
+    """The cuts of all clients of a federation, made once for each number of examples they have."""
+
+    def __init__(self, split: Split, room: Room, steps: int | None) -> None:
+        sizes, self.which = torch.unique(split.counts(), return_inverse=True)
+        self.table = None
+        if len(sizes) * (room.longest + room.steps * room.batch) <= TABLE:
+            self.table = Cut.of(sizes, room, steps)
+        self.alike = len(sizes) == 1
+
+    def of(self, ids: Tensor) -> Cut | None:
+        """Those of some clients (of one where all are alike); None: the table would be too long."""
+        if self.table is None or self.alike:
+            return self.table
+        which = self.which[ids]
+        return Cut(*(column[which] for column in self.table))
+
+
 def plan(
     split: Split,
     ids: Tensor,
@@ -62,33 +114,37 @@ def plan(
     batch_size: int,
     steps: int | None = None,
     room: Room | None = None,
+    cuts: Cuts | None = None,
 ) -> Batches:
     """The batches of ``epochs`` passes for clients ``ids``; ``keys`` has one key for each.
 
     With ``steps``, every client has so many, in as many passes over its data as that takes. With
     ``room`` the sizes are that, whoever the clients are, and nothing waits for the device: then
-    ``Batches.steps`` stays there. The batches are the same.
+    ``Batches.steps`` stays there; ``cuts`` made beforehand save time. The batches are the same.
     """
-    device = keys.device
-    start = split.start.to(device)[ids]
-    n = split.start.to(device)[ids + 1] - start
-    longest = room.longest if room else int(n.max())
-    size = min(batch_size or longest, longest)
-    per_epoch = -(-n // size)
-    if steps is not None:
-        epochs = room.epochs if room else -(-steps // int(per_epoch.min()))
-    count = per_epoch * epochs if steps is None else torch.full_like(n, steps)
+    device, roomy = keys.device, room is not None
+    starts = split.start.to(device)
+    start = starts[ids]
+    cut = cuts.of(ids) if cuts else None
+    if cut is None:
+        n = starts[ids + 1] - start
+        if room is None:
+            longest = int(n.max())
+            size = min(batch_size or longest, longest)
+            per_epoch = -(-n // size)
+            if steps is not None:
+                epochs = -(-steps // int(per_epoch.min()))
+            most = int(per_epoch.max()) * epochs if steps is None else steps
+            room = Room(longest, size, most, epochs)
+        cut = Cut.of(n, room, steps)
+    assert room is not None
 
-    live = torch.arange(longest, device=device) < n.unsqueeze(-1)
-    epoch_keys = rng.fold(keys.unsqueeze(-1), torch.arange(epochs, device=device))
-    order = rng.permutation(epoch_keys, longest, live.unsqueeze(1))  # [clients, epochs, longest]
-
-    t = torch.arange(room.steps if room else int(count.max()), device=device)
-    epoch = (t // per_epoch.unsqueeze(-1)).clamp(max=epochs - 1)
-    place = (t % per_epoch.unsqueeze(-1)).unsqueeze(-1) * size + torch.arange(size, device=device)
-    real = (place < n.view(-1, 1, 1)) & (t < count.unsqueeze(-1)).unsqueeze(-1)
-    flat = epoch.unsqueeze(-1) * longest + place.clamp(max=longest - 1)
-    local = order.flatten(1).gather(1, flat.flatten(1)).view(flat.shape)
-    rows = split.rows.to(device)[torch.where(real, start.view(-1, 1, 1) + local, 0)]
-    rows = torch.where(real, rows, 0)
-    return Batches(rows, real.to(torch.float32), count if room else count.cpu())
+    epoch_keys = rng.fold(keys.unsqueeze(-1), torch.arange(room.epochs, device=device))
+    # [clients, epochs, longest]
+    order = rng.permutation(epoch_keys, room.longest, cut.live.unsqueeze(1)).flatten(1)
+    shape = (len(ids), *cut.real.shape[1:])
+    local = order.gather(1, cut.places.expand(len(ids), -1)).view(shape)
+    rows = split.rows.to(device)[torch.where(cut.real, start.view(-1, 1, 1) + local, 0)]
+    rows = torch.where(cut.real, rows, 0)
+    count = cut.steps.expand(len(ids))
+    return Batches(rows, cut.weight.expand(shape), count if roomy else count.cpu())

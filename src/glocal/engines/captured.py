@@ -1,8 +1,8 @@
 """Functions of tensors as CUDA graphs: launched as one, whatever they are made of.
 
 A graph reads and writes the same memory every time, so inputs are copied to where it reads, and
-what it gives back is overwritten by its next call. Elsewhere than on a GPU functions are called as
-they are.
+what it gives back is overwritten by its next call. On a CPU a function is traced: its operations
+are called without the Python that was around them.
 """
 
 from __future__ import annotations
@@ -20,33 +20,67 @@ from glocal.types import Tree
 
 
 class Captured:
-    """A function from a tree of tensors to a tree of tensors (or to nothing), of any shapes."""
+    """A function from a tree of tensors to a tree of tensors (or to nothing), of any shapes.
 
-    def __init__(self, function: Callable[[Tree], Any], device: torch.device) -> None:
+    One that is not ``pure`` (it looks at the numbers in tensors) is not traced.
+    """
+
+    def __init__(
+        self, function: Callable[[Tree], Any], device: torch.device, *, pure: bool = True
+    ) -> None:
         self.function = function
         self.captures = device.type == "cuda"
-        self.graphs: dict[str, tuple[list[Tensor], torch.cuda.CUDAGraph, Any]] = {}
+        self.traces = pure and not self.captures
+        self.graphs: dict[Any, tuple[list[Tensor], torch.cuda.CUDAGraph, Any]] = {}
+        self.traced: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, inputs: Tree) -> Any:
         """What the function gives back, until its next call."""
+        if self.captures or self.traces:
+            named = list(tree.flatten(inputs))
+            leaves = [leaf for _, leaf in named]
+            shapes = tuple((name, leaf.shape, leaf.dtype) for name, leaf in named)
+            if shapes not in self.graphs and shapes not in self.traced:
+                self._make(inputs, shapes)
         if self.captures:
-            leaves, shapes = tree.leaves(inputs), str(tree.structure(inputs))
-            if shapes not in self.graphs:
-                self._capture(inputs, shapes)
-        if not self.captures:
-            return self.function(inputs)
-        own, graph, answer = self.graphs[shapes]
-        _copy(own, leaves)
-        graph.replay()
-        return answer
+            own, graph, answer = self.graphs[shapes]
+            _copy(own, leaves)
+            graph.replay()
+            return answer
+        return self.traced[shapes](*leaves) if self.traces else self.function(inputs)
 
-    def _capture(self, inputs: Tree, shapes: str) -> None:
+    def _make(self, inputs: Tree, shapes: Any) -> None:
+        if self.traces:
+            made = trace(self.function, inputs)
+            if made is None:
+                self.traces = False
+            else:
+                self.traced[shapes] = made
+            return
         own = tree.map(lambda x: x.clone(memory_format=torch.contiguous_format), inputs)
         graph = record(lambda: self.function(own))
         if graph is None:
             self.captures = False
         else:
             self.graphs[shapes] = (tree.leaves(own), *graph)
+
+
+def trace(function: Callable[[Tree], Any], inputs: Tree) -> Callable[..., Any] | None:
+    """The function's operations on such inputs, as a function of their leaves; it runs once.
+
+    Tensors it finds elsewhere are those it will find again. None: it cannot be traced.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def flat(*leaves: Tensor) -> Any:
+        rest = iter(leaves)
+        return function(tree.map(lambda _: next(rest), inputs))
+
+    try:
+        made: Callable[..., Any] = make_fx(flat)(*tree.leaves(inputs)).forward
+    except Exception:  # whatever a method does that tracing does not know: it is called as it is
+        return None
+    return made
 
 
 def record(function: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any] | None:

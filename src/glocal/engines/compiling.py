@@ -34,12 +34,12 @@ def pays(steps: int, device: torch.device) -> bool:
 
 def compiled(
     function: InPlace, inputs: Sequence[Tensor], changed: int, tolerance: float = 1e-3
-) -> InPlace:
-    """``function`` of tensors like these, compiled; as it is where that fails.
+) -> tuple[InPlace, frozenset[int]]:
+    """``function`` of tensors like these, compiled, and which of them it does not look at.
 
-    It changes the first ``changed`` of its inputs. Both are tried on copies of these, and if a
-    change comes out differently (by more than the tolerance, of the largest) the program is not
-    used: a wrong one would be worse than a slow one.
+    Where compiling fails it is as it was. It changes the first ``changed`` of its inputs. Both are
+    tried on copies of these, and if a change comes out differently (by more than the tolerance, of
+    the largest) the program is not used: a wrong one would be worse than a slow one.
     """
 
     def tried(one: InPlace) -> list[Tensor]:
@@ -49,16 +49,16 @@ def compiled(
 
     try:
         with _quiet():
-            made = _compiled(function, inputs, changed)
+            made, unread = _compiled(function, inputs, changed)
             ends = zip(inputs[:changed], tried(made), tried(function), strict=True)
             same = all(_same_change(*end, tolerance) for end in ends if end[0].numel())
         if same:
-            return made
+            return made, unread
         reason = "what was made of it comes out differently"
     except Exception as error:  # whatever tracing, a missing compiler or a backend raises
         reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
     say(f"the training step cannot be compiled here ({reason[:160]}): it goes on uncompiled.")
-    return function
+    return function, frozenset()
 
 
 def _same_change(before: Tensor, made: Tensor, plain: Tensor, tolerance: float) -> bool:
@@ -68,7 +68,9 @@ def _same_change(before: Tensor, made: Tensor, plain: Tensor, tolerance: float) 
     return bool((gap <= tolerance * change + rounding) | ~change.isfinite())
 
 
-def _compiled(function: InPlace, inputs: Sequence[Tensor], changed: int) -> InPlace:
+def _compiled(
+    function: InPlace, inputs: Sequence[Tensor], changed: int
+) -> tuple[InPlace, frozenset[int]]:
     # Imported here: the compiler takes seconds to import, and most runs are too short for it.
     from torch._functorch import config as functorch
     from torch._inductor import config
@@ -87,16 +89,19 @@ def _compiled(function: InPlace, inputs: Sequence[Tensor], changed: int) -> InPl
     with torch.no_grad():
         with mode, draws:
             graph = make_fx(traced, _allow_non_fake_inputs=True)(*shapes)
+        graph.graph.eliminate_dead_code()
+        named = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        unread = frozenset(i for i, node in enumerate(named) if not node.users)
         # The cache by the graph as it is traced does not know of rules; the one behind them does.
         with (
-            config.patch(unroll_reductions_threshold=THIN + 1),
+            config.patch(_settings(config, inputs[0].device)),
             functorch.patch(enable_autograd_cache=False),
         ):
             program: Any = compile_fx(graph, shapes, decompositions=_rules(inputs[0].device))
             copies = (t.clone() for t in inputs[:changed])
             program(*copies, *inputs[changed:])  # the first call makes it
     made: InPlace = program
-    return made
+    return made, unread
 
 
 THIN = 16
@@ -104,6 +109,19 @@ THIN = 16
 
 TINY = 20_000
 """Multiplications up to which a client's product of matrices is done by a loop on a CPU."""
+
+
+READS = 40
+"""Numbers that a kernel on a CPU may read for each one it writes. The compiler's own limit would
+put a gradient that is written out, as a sum over a mini-batch, into memory before it is used."""
+
+
+def _settings(config: Any, device: torch.device) -> dict[str, int]:
+    settings = {"unroll_reductions_threshold": THIN + 1}
+    if device.type == "cpu":
+        both = ("realize_cpu_acc_reads_threshold", "realize_acc_reads_threshold")
+        settings[next(name for name in both if hasattr(config, name))] = READS
+    return settings
 
 
 def _rules(device: torch.device) -> dict[Any, Callable[..., Any]]:

@@ -18,13 +18,16 @@ from torch.func import vmap
 
 from glocal import rng, tree
 from glocal.engines.base import Ahead, Work
-from glocal.engines.batches import Room, plan
+from glocal.engines.batches import Cuts, Room, plan
 from glocal.engines.blocks import Layout, width
 from glocal.engines.captured import Captured, record
 from glocal.engines.compiling import InPlace, compiled
 from glocal.local import Phase
 from glocal.task import Task
 from glocal.types import Carry, Downlink, Tree, Uplink
+
+KEYS = 3
+"""Where the clients' keys are among the inputs of a step, from the end."""
 
 
 @dataclass
@@ -55,17 +58,29 @@ class Program:
         self.counts = self.fed.train.counts().cpu()
         self.down = tree.map(torch.clone, work.down)
         self.carries: list[Carry] = []
+        self.held: set[int] = set()
+        """Where the buffers are in memory."""
         self.plans: list[list[_Plan]] = [[] for _ in self.phases]
         self.t = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.steps: dict[int, InPlace] = {}
+        self.draws = [True] * len(self.phases)
+        """Whether the steps of a phase draw anything, as far as it is known."""
+        self.alike: Layout | None = None
+        """That of whole cohorts, where all clients have as many examples."""
+        if bool((self.counts == self.counts[0]).all()):
+            self.alike = Layout.of(self.counts[:1].expand(self.width), self.width, self.device)
         self.graphs: dict[tuple[int, int], Callable[[], None]] = {}
         self.begin = Captured(self._begin, self.device)
-        self.lay = [Captured(self._laying(p), self.device) for p in range(len(self.phases))]
+        # Draws are numpy's on a CPU, which tracing does not see.
+        lays = (self._laying(p) for p in range(len(self.phases)))
+        self.lay = [Captured(lay, self.device, pure=False) for lay in lays]
         self.finish = Captured(self._finish, self.device)
 
     def round(self, work: Work) -> tuple[Uplink, Tree]:
         """A cohort's updates and new states."""
-        layout = Layout.of(self.counts[work.ids.cpu()], self.width, self.device)
+        layout = self.alike
+        if layout is None or len(work.ids) != self.width:
+            layout = Layout.of(self.counts[work.ids.cpu()], self.width, self.device)
         ids, keys, states = work.ids, work.keys, work.states
         if layout.moved:
             ids, keys = ids[layout.order], keys[layout.order]
@@ -90,8 +105,8 @@ class Program:
 
     def _own(self, sent: Tensor) -> Tensor:
         """A copy of what the next round overwrites: a graph's answers, and what is in buffers."""
-        held = (leaf.data_ptr() for carry in self.carries for leaf in tree.leaves(carry))
-        return sent.clone() if self.device.type == "cuda" or sent.data_ptr() in held else sent
+        mine = self.device.type == "cuda" or sent.untyped_storage().data_ptr() in self.held
+        return sent.clone() if mine else sent
 
     def _make_room(self, work: Work, blocks: int) -> None:
         """Buffers for so many blocks."""
@@ -110,6 +125,8 @@ class Program:
                         torch.zeros(shape, dtype=torch.int64, device=self.device),
                     )
                 )
+        buffers = [self.down, *self.carries]
+        self.held = {x.untyped_storage().data_ptr() for part in buffers for x in tree.leaves(part)}
 
     def _started(self, states: Tree, keys: Tensor) -> Carry:
         def one(client: Tree, _: Tensor) -> Carry:
@@ -128,20 +145,24 @@ class Program:
     def _laying(self, p: int) -> Callable[[Tree], None]:
         """How a phase's mini-batches are drawn, into the blocks."""
         phase, room = self.phases[p], self.rooms[p]
+        cuts = Cuts(self.fed.train, room, phase.steps)
+        times = torch.arange(room.steps, device=self.device)
 
         def lay(cohort: Tree) -> None:
             ids = cohort["ids"]
             keys = rng.fold(cohort["keys"], p)
-            drawn = plan(self.fed.train, ids, keys, phase.epochs, room.batch, phase.steps, room)
-            times = torch.arange(room.steps, device=self.device)
-            step_keys = rng.fold(rng.fold(keys, -2).unsqueeze(-1), times)
+            drawn = plan(
+                self.fed.train, ids, keys, phase.epochs, room.batch, phase.steps, room, cuts
+            )
+            step_keys = rng.fold(rng.fold(keys, -2).unsqueeze(-1), times) if self.draws[p] else None
             there = torch.arange(len(ids), device=self.device) < cohort["real"]
             steps = torch.where(there, drawn.steps, 0)
             for b in range(len(ids) // self.width):
                 cut, to = slice(b * self.width, (b + 1) * self.width), self.plans[p][b]
                 to.rows.copy_(drawn.rows[cut].transpose(0, 1))
                 to.weight.copy_(drawn.weight[cut].transpose(0, 1))
-                to.keys.copy_(step_keys[cut].T)
+                if step_keys is not None:
+                    to.keys.copy_(step_keys[cut].T)
                 to.steps.copy_(steps[cut])
 
         return lay
@@ -156,7 +177,9 @@ class Program:
             if self.compiles:
                 changed = len(tree.leaves(self.carries[0]))
                 tolerance = 1e-3 if self.task.precision == "single" else 5e-2
-                self.steps[p] = compiled(step, self._inputs(p, 0), changed, tolerance)
+                inputs = self._inputs(p, 0)
+                self.steps[p], unread = compiled(step, inputs, changed, tolerance)
+                self.draws[p] = len(inputs) - KEYS not in unread
         for t in range(longest[0]):
             live = sum(steps > t for steps in longest)
             if (p, live) not in self.graphs:
@@ -240,9 +263,15 @@ def _in_place(task: Task, phase: Phase, carry: Carry, down: Downlink) -> InPlace
         mine = tree.map(lambda _: next(rest), carry)
         received = tree.map(lambda _: next(rest), down)
         x, y, rows, weight, keys, steps, t = rest
-        rows, weight, keys = (part.index_select(0, t).squeeze(0) for part in (rows, weight, keys))
-        batch = {"x": x[rows], "y": y[rows], "weight": weight}
+        rows, weight, keys = (_at(part, t).squeeze(0) for part in (rows, weight, keys))
+        batch = {"x": _at(x, rows), "y": _at(y, rows), "weight": weight}
         new = tree.where(steps > t, stacked(mine, received, batch, keys), mine)
         tree.map(lambda old, value: old.copy_(value), mine, new)
 
     return step
+
+
+def _at(x: Tensor, rows: Tensor) -> Tensor:
+    """``x[rows]``, where a compiled step need not look again whether there are such rows."""
+    found: Tensor = torch.ops.aten._unsafe_index.Tensor(x, [rows])
+    return found

@@ -55,7 +55,7 @@ class Vectorised:
 
     def round(self, work: Work) -> tuple[Uplink, Tree]:
         """The cohort's round."""
-        size = self.chunk or _chunk(work.task.params)
+        size = self.chunk or _chunk(work)
         if len(work.ids) <= size:
             return self._round(work)
         parts = [
@@ -133,19 +133,18 @@ class Vectorised:
         if key not in self.programs:
             while len(self.programs) >= KEPT:
                 self.programs.popitem(last=False)
-            self.programs[key] = Program(work, ahead, compiles, _chunk(work.task.params))
+            self.programs[key] = Program(work, ahead, compiles, _chunk(work))
         self.programs.move_to_end(key)
         return self.programs[key]
 
 
-def _chunk(params: Params) -> int:
+def _chunk(work: Work) -> int:
     """Clients whose models, gradients and optimiser state fit the bound."""
-    first = next(iter(params.values()), None)
     room = MEMORY
-    if first is not None and first.device.type == "cuda":
+    if work.ids.device.type == "cuda":
         # Of all the card has, not of what is free: the same run must be cut the same way.
-        room = torch.cuda.get_device_properties(first.device).total_memory // 2
-    return max(1, room // (6 * 4 * max(1, tree.count(params))))
+        room = torch.cuda.get_device_properties(work.ids.device).total_memory // 2
+    return max(1, room // (6 * 4 * max(1, work.task.size)))
 
 
 def _called(work: Work, stage: list[str]) -> tuple[Uplink, Tree]:
