@@ -121,7 +121,8 @@ def norm(a: Params) -> Tensor:
         return torch.zeros(())
     named = dict(flatten(a))
     each = torch._foreach_norm([named[name] for name in sorted(named)])
-    return torch.linalg.vector_norm(torch.stack(list(each)))
+    total: Tensor = torch.linalg.vector_norm(torch.stack(list(each)))
+    return total
 
 
 def count(tree: Tree) -> int:
