@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import glocal
+from glocal import tree
 from glocal.errors import ClientError, GlocalError
 from glocal.gate import POLICIES, passed
 from glocal.types import Tree, Uplink
@@ -27,7 +28,7 @@ def uplink(rows: list[list[float]], loss: list[float] | None = None) -> Uplink:
 
 def through(up: Uplink, policy: str, states: Tree | None = None, robust: bool = False):
     hostile = torch.zeros(len(up.ids), dtype=torch.bool)
-    return passed(up, states or {}, policy, robust, hostile, NAMES, 4)
+    return passed(up, states or {}, policy, robust, hostile, NAMES, 4, tree.norm(up.update))
 
 
 BAD = [[3.0, 4.0], [math.nan, 1.0], [0.0, 1.0], [6.0, 8.0]]

@@ -88,11 +88,12 @@ def test_arithmetic_by_hand() -> None:
     assert tree.sub(a, b)["y"].tolist() == [-3]
     assert float(tree.dot(a, b)) == 1 * 4 + 2 * 5 + 3 * 6
     assert float(tree.sq_norm(a)) == 14
+    assert float(tree.norm(tree.map(Tensor.float, a))) == pytest.approx(14**0.5)
     assert tree.zeros(a)["x"].tolist() == [0, 0]
     assert tree.count(a) == 3
 
 
 def test_of_nothing() -> None:
-    assert float(tree.sq_norm({})) == 0
+    assert float(tree.sq_norm({})) == float(tree.norm({})) == 0
     assert tree.count({"a": {}}) == 0
     assert tree.leaves({}) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from glocal import tree
@@ -39,5 +38,5 @@ def mean() -> Combine:
 
 def weighted_sum(stacked: Tensor, p: Tensor) -> Tensor:
     """``Σ p_i x_i`` over the first dimension."""
-    total: Tensor = torch.tensordot(p.to(stacked.dtype), stacked, dims=1)
-    return total
+    total = p.to(stacked.dtype).unsqueeze(0) @ stacked.reshape(len(stacked), -1)
+    return total.view(stacked.shape[1:])

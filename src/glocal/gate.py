@@ -57,13 +57,18 @@ def passed(
     hostile: Tensor,
     names: tuple[str, ...] | list[str],
     round: int,
+    norm: Tensor,
 ) -> Passed:
-    """What of a cohort's messages and states goes on; ``names`` are all clients', by id."""
+    """What of a cohort's messages and states goes on; ``names`` are all clients', by id.
+
+    ``norm`` is that of all updates together: if it is finite, they are.
+    """
     sent: Tree = {"sent": uplink.update, "extra": uplink.extra}
     if uplink.loss is not None:
         sent["loss"] = {"loss": uplink.loss}
     nobody = uplink.ids[:0]
-    if _all_finite([*tree.leaves(sent), *tree.leaves(states)]):
+    beside = [*tree.leaves({**sent, "sent": {}}), *tree.leaves(states)]
+    if _all_finite([norm, *beside] if uplink.update else beside):
         return Passed(uplink, torch.ones_like(uplink.ids, dtype=torch.bool), nobody, nobody)
     good, kept = finite(sent, uplink.ids), finite(states, uplink.ids)
     fine = good & kept

@@ -202,7 +202,8 @@ class Training:
             uplink, states = self.engine.round(work)
             if self.adversary is not None:
                 uplink = self._attacked(self.adversary, method, uplink, down, progress.round)
-            passed = self._gate(method, uplink, states, progress.round)
+            norm = tree.norm(uplink.update)
+            passed = self._gate(method, uplink, states, progress.round, norm)
             if bool(passed.keeps.all()):
                 progress.clients.scatter(ids, states)
             else:
@@ -211,7 +212,8 @@ class Training:
             for what in ("left_out", "clipped"):
                 if len(who := getattr(passed, what)):
                     line[what] = [self.fed.names[i] for i in who.tolist()]
-            uplink = passed.uplink
+            if passed.uplink is not uplink:
+                uplink, norm = passed.uplink, tree.norm(passed.uplink.update)
             standing = method.weights.standing
             before = standing(progress.server["weighting"], uplink.ids) if standing else None
             progress.server, weights = server.reduce(
@@ -220,8 +222,7 @@ class Training:
             progress.decision = Decision(uplink.ids, weights, uplink.loss, before)
             progress.ledger = progress.ledger.record(*traffic)
             if not method.memory.alone:  # then nobody sends an update
-                norm = float(tree.norm(uplink.update))
-                line["update_norm"] = norm / max(1, len(uplink.ids)) ** 0.5
+                line["update_norm"] = float(norm) / max(1, len(uplink.ids)) ** 0.5
         else:
             nothing = server.nobody(method, progress.server, ids)
             progress.server, _ = server.reduce(
@@ -355,14 +356,16 @@ class Training:
         key = self.key(ATTACK, round)
         return adversary.sent(uplink, received, start, method.server_opt.lr, key)
 
-    def _gate(self, method: Method, uplink: Uplink, states: Tree, round: int) -> Passed:
+    def _gate(
+        self, method: Method, uplink: Uplink, states: Tree, round: int, norm: Tensor
+    ) -> Passed:
         """What of a cohort's messages goes on."""
         if self.adversary is not None:
             hostile = self.adversary.among(uplink.ids)
         else:
             hostile = torch.zeros(len(uplink.ids), dtype=torch.bool, device=uplink.ids.device)
         robust = method.combine.robust
-        return gate(uplink, states, self.diverged, robust, hostile, self.fed.names, round)
+        return gate(uplink, states, self.diverged, robust, hostile, self.fed.names, round, norm)
 
 
 def _present(**counts: int) -> dict[str, int]:

@@ -116,7 +116,7 @@ def sq_norm(a: Params) -> Tensor:
 
 
 def norm(a: Params) -> Tensor:
-    """``‖a‖`` over all leaves as one vector, at once; not for what is vmapped."""
+    """``‖a‖`` over all leaves as one vector, of floats; not for what is vmapped."""
     if not a:
         return torch.zeros(())
     named = dict(flatten(a))

@@ -97,6 +97,8 @@ class Cuts:
         if len(sizes) * (room.longest + room.steps * room.batch) <= TABLE:
             self.table = Cut.of(sizes, room, steps)
         self.alike = len(sizes) == 1
+        self.whole = self.table is not None and bool(self.table.real.all())
+        """Whether nobody's batches are padded."""
 
     def of(self, ids: Tensor) -> Cut | None:
         """Those of some clients (of one where all are alike); None: the table would be too long."""
@@ -144,7 +146,10 @@ def plan(
     order = rng.permutation(epoch_keys, room.longest, cut.live.unsqueeze(1)).flatten(1)
     shape = (len(ids), *cut.real.shape[1:])
     local = order.gather(1, cut.places.expand(len(ids), -1)).view(shape)
-    rows = split.rows.to(device)[torch.where(cut.real, start.view(-1, 1, 1) + local, 0)]
-    rows = torch.where(cut.real, rows, 0)
+    places, rows = start.view(-1, 1, 1) + local, split.rows.to(device)
+    if cuts is not None and cuts.whole:
+        rows = rows[places]
+    else:
+        rows = torch.where(cut.real, rows[torch.where(cut.real, places, 0)], 0)
     count = cut.steps.expand(len(ids))
     return Batches(rows, cut.weight.expand(shape), count if roomy else count.cpu())

@@ -74,7 +74,7 @@ def _compiled(
     # Imported here: the compiler takes seconds to import, and most runs are too short for it.
     from torch._functorch import config as functorch
     from torch._inductor import config
-    from torch._inductor.compile_fx import compile_fx
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -97,10 +97,21 @@ def _compiled(
             config.patch(_settings(config, inputs[0].device)),
             functorch.patch(enable_autograd_cache=False),
         ):
-            program: Any = compile_fx(graph, shapes, decompositions=_rules(inputs[0].device))
+            kept: list[Any] = []
+
+            def inner(*args: Any, **options: Any) -> Any:
+                kept.append(compile_fx_inner(*args, **options))
+                return kept[-1]
+
+            rules = _rules(inputs[0].device)
+            program: Any = compile_fx(graph, shapes, inner_compile=inner, decompositions=rules)
             copies = (t.clone() for t in inputs[:changed])
             program(*copies, *inputs[changed:])  # the first call makes it
-    made: InPlace = program
+    (innermost,) = kept  # what is around it is for programs that are differentiated
+
+    def made(*tensors: Tensor) -> None:
+        innermost(list(tensors))
+
     return made, unread
 
 
