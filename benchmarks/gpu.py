@@ -28,8 +28,9 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from glocal import bench, engines, models, rng
+from glocal import bench, engines, models, rng, tree
 from glocal.bench import Case
+from glocal.engines.base import padded_rows
 from glocal.task import Task, cross_entropy
 
 CASES = (
@@ -86,7 +87,8 @@ def line(found: dict[str, Any]) -> str:
     return (
         f"{found['name']}: loop {found['loop_ms']:.0f} ms, {ways}; floor {found['floor_ms']:.1f} "
         f"ms by {found['floor_by']}; parameters at most {found['difference']:.1e} apart; at least "
-        f"{LEAST[found['name']]}x wanted"
+        f"{LEAST[found['name']]}x wanted; in bf16 {found['bf16_ms']:.1f} ms; judging on as many "
+        f"examples {found['judging_called_ms']:.1f} ms, captured {found['judging_captured_ms']:.1f}"
     )
 
 
@@ -105,6 +107,8 @@ def measure(
     with full_precision():
         ends = {who: one()() for who, one in make.items()}
         losses, difference = bench.same_work(case, task, fed, ends, TOLERANCE)
+    half = Task(module, precision="bf16")
+    make["bf16"] = lambda: engine_round(case, half, fed, key, "compiled")
     rounds = {who: one() for who, one in make.items()}
     first = {who: timed(one, device) for who, one in rounds.items()}
     times: dict[str, list[float]] = {who: [] for who in rounds}
@@ -123,8 +127,32 @@ def measure(
         **{f"loss_{who}": loss for who, loss in losses.items()},
         "difference": difference,
         "peak_gib": peak / 2**30,
+        **judged(case, task, fed, repeats),
         **least,
     }
+
+
+def judged(case: Case, task: Task, fed: Any, repeats: int) -> dict[str, float]:
+    """Milliseconds for a look at every client's model on all its examples."""
+    device = fed.x.device
+    stacked = tree.map(lambda p: p.expand(case.clients, *p.shape), task.params)
+    rows, _ = padded_rows(fed.train, torch.arange(case.clients, device=device))
+
+    def called() -> None:  # what an engine looks at for the first time is not captured
+        engines.Vectorised().examine(task.marks, stacked, fed.x, fed.y, rows)
+
+    engine = engines.Vectorised()
+
+    def captured() -> None:
+        engine.examine(task.marks, stacked, fed.x, fed.y, rows)
+
+    found = {}
+    for name, one in (("called", called), ("captured", captured)):
+        for _ in range(2):
+            one()
+        each = [timed(one, device) for _ in range(repeats)]
+        found[f"judging_{name}_ms"] = 1e3 * statistics.median(each)
+    return found
 
 
 def profile(case: Case, device: torch.device) -> list[str]:

@@ -15,10 +15,19 @@ from torch.func import vmap
 import toys
 from glocal import rng, tree
 from glocal.data.split import from_counts
-from glocal.engines import Sequential, Vectorised, Work, captured, compiling, program, resolve
+from glocal.engines import (
+    Sequential,
+    Vectorised,
+    Work,
+    blocks,
+    captured,
+    compiling,
+    program,
+    resolve,
+)
 from glocal.engines.base import Ahead
 from glocal.engines.batches import Cuts, Room, plan
-from glocal.engines.blocks import MOST, WASTE, Layout, wasted, width
+from glocal.engines.blocks import MOST, WASTE, Layout, cached, wasted, width
 from glocal.engines.drawn import left_alone
 from glocal.errors import ClientError
 from glocal.local import LocalSGD, Phase
@@ -103,7 +112,7 @@ def replace_steps(steps: int | None) -> Phase:
 def test_the_rule_looks_at_the_length_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[bool] = []
     monkeypatch.setattr(
-        program, "compiled", lambda step, *_: (step, made.append(True) or frozenset())
+        program, "compiled", lambda step, *_, **__: (step, made.append(True) or frozenset())
     )
     engine = resolve("auto", Task(toys.dropout_net()), torch.device("cpu"))
     job = work()
@@ -226,7 +235,7 @@ def test_where_compiling_fails_it_goes_on_and_says_so(
 def test_a_program_that_comes_out_differently_is_not_used(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def wrong(step: Any, inputs: Any, changed: int) -> Any:
+    def wrong(step: Any, inputs: Any, changed: int, alone: bool) -> Any:
         """Every update a hundredth too long: next to nothing of the weights."""
 
         def longer(*tensors: Any) -> None:
@@ -272,3 +281,40 @@ def test_a_client_that_fails_in_a_thread_is_named(two_threads: None) -> None:
     with pytest.raises(ClientError, match=f"client {job.fed.names[3]} failed at train, step 0"):
         Sequential().round(broken)
     assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize(
+    ("cohort", "size", "threads", "wide"),
+    [
+        (100, 10_000, 2, 100),  # all fit the caches of two cores
+        (100, 10_000, 1, 50),  # not that of one
+        (10, 800_000, 2, 1),
+        (10, 300_000, 2, 2),  # six blocks, three for each
+        (7, 10, 4, 7),
+    ],
+)
+def test_a_block_fits_the_cache_or_is_one_client(
+    cohort: int, size: int, threads: int, wide: int
+) -> None:
+    assert cached(cohort, size, threads) == wide
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_blocks_on_threads_are_the_same_blocks(
+    two_threads: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ragged clients with dropout, a client in each block, two of them trained at once."""
+    monkeypatch.setattr(blocks, "CACHE", 1)
+    job = replace(work(), ahead=Ahead(0, 6))
+    engine = Vectorised(compiled=True)
+    made = engine.round(job)
+    close(made, Sequential().round(job))
+    (kept,) = engine.programs.values()
+    assert kept.width == 1
+    assert kept.apart == [True]
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    again = engine.round(job)
+    for a, b in zip(tree.leaves(made[0].update), tree.leaves(again[0].update), strict=True):
+        assert torch.equal(a, b)
+    assert capsys.readouterr().err == ""

@@ -45,6 +45,23 @@ def width(split: Split, phase: Phase, batch: int, ahead: Ahead) -> int:
     return best
 
 
+CACHE = 2 << 20
+"""Bytes of models, gradients and new models that stay in a core's own cache, more or less."""
+
+
+def cached(cohort: int, size: int, threads: int) -> int:
+    """Clients in a block on a CPU, of ``size`` bytes each.
+
+    All of them, where they stay in the caches of all cores together. Else as many as stay in that
+    of one, which then trains a block alone, with as many blocks for each.
+    """
+    most = max(1, CACHE // max(1, 3 * size))
+    if cohort <= most * threads:
+        return cohort
+    blocks = -(-cohort // most)
+    return -(-cohort // (-(-blocks // threads) * threads))
+
+
 def wasted(steps: Tensor, width: int) -> float:
     """Steps computed for nobody, as a share of those computed for somebody; ``steps`` descend."""
     blocks = -(-len(steps) // width)

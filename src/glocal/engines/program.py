@@ -1,10 +1,11 @@
 """The client's half of a round as programs of fixed shapes, kept from round to round.
 
 Clients are cut into blocks (:mod:`glocal.engines.blocks`), and what is trained lies in buffers that
-a step changes in place. The step is compiled where that pays. On a GPU it is captured as a CUDA
-graph, one for each number of blocks that are still at work, with the blocks side by side on streams
-of their own; what comes before and after the steps is captured too. So a step costs one launch,
-whatever the model.
+a step changes in place. The step is compiled where that pays. On a CPU a block is trained by one
+thread, from its first step to its last, so that it stays in that core's own cache. On a GPU a step
+is captured as a CUDA graph, one for each number of blocks that are still at work, with the blocks
+side by side on streams of their own; what comes before and after the steps is captured too. So a
+step costs one launch, whatever the model.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from torch.func import vmap
 from glocal import rng, tree
 from glocal.engines.base import Ahead, Work
 from glocal.engines.batches import Cuts, Room, plan
-from glocal.engines.blocks import Layout, width
+from glocal.engines.blocks import Layout, cached, width
 from glocal.engines.captured import Captured, record
 from glocal.engines.compiling import InPlace, compiled
+from glocal.engines.threads import workers
 from glocal.local import Phase
 from glocal.task import Task
 from glocal.types import Carry, Downlink, Tree, Uplink
@@ -54,21 +56,34 @@ class Program:
         self.rooms = [Room.of(self.fed.train, p, self.local.batch_size) for p in self.phases]
         longest = max(range(len(self.phases)), key=lambda p: self.rooms[p].steps)
         wide = width(self.fed.train, self.phases[longest], self.rooms[longest].batch, ahead)
+        self.down = tree.map(torch.clone, work.down)
+        self.one = self._started(tree.row(work.states, slice(1)), work.keys[:1])
+        """What one client trains, for its shapes."""
+        self.narrow = False
+        """Whether a block is for one thread, and not for all of them."""
+        if self.device.type == "cpu":
+            size = sum(leaf.nbytes for leaf in tree.leaves(self.one))
+            fits = cached(ahead.cohort, size, torch.get_num_threads())
+            self.narrow = fits < ahead.cohort
+            wide = min(wide, fits)
         self.width = min(wide, widest)
         self.counts = self.fed.train.counts().cpu()
-        self.down = tree.map(torch.clone, work.down)
         self.carries: list[Carry] = []
+        self.whole: Carry = {}
+        """The first of them, as one."""
         self.held: set[int] = set()
         """Where the buffers are in memory."""
         self.plans: list[list[_Plan]] = [[] for _ in self.phases]
-        self.t = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.times: list[Tensor] = []
+        """Which step each block is at; on a GPU they are all at the same one."""
         self.steps: dict[int, InPlace] = {}
+        self.apart = [False] * len(self.phases)
+        """Whether steps of several blocks can be taken at once: a model's modules cannot."""
         self.draws = [True] * len(self.phases)
         """Whether the steps of a phase draw anything, as far as it is known."""
-        self.alike: Layout | None = None
-        """That of whole cohorts, where all clients have as many examples."""
-        if bool((self.counts == self.counts[0]).all()):
-            self.alike = Layout.of(self.counts[:1].expand(self.width), self.width, self.device)
+        self.alike = bool((self.counts == self.counts[0]).all())
+        self.layouts: dict[int, Layout] = {}
+        """Those of cohorts of so many clients, where all have as many examples."""
         self.graphs: dict[tuple[int, int], Callable[[], None]] = {}
         self.begin = Captured(self._begin, self.device)
         # Draws are numpy's on a CPU, which tracing does not see.
@@ -78,9 +93,11 @@ class Program:
 
     def round(self, work: Work) -> tuple[Uplink, Tree]:
         """A cohort's updates and new states."""
-        layout = self.alike
-        if layout is None or len(work.ids) != self.width:
+        layout = self.layouts.get(len(work.ids))
+        if layout is None:
             layout = Layout.of(self.counts[work.ids.cpu()], self.width, self.device)
+            if self.alike:
+                self.layouts[len(work.ids)] = layout
         ids, keys, states = work.ids, work.keys, work.states
         if layout.moved:
             ids, keys = ids[layout.order], keys[layout.order]
@@ -90,7 +107,7 @@ class Program:
         real = torch.tensor(len(work.ids), device=self.device)
         cohort = {"ids": ids, "keys": keys, "real": real}
         if len(self.carries) < layout.blocks:
-            self._make_room(work, layout.blocks)
+            self._make_room(layout.blocks)
         self.begin({**cohort, "states": states})
         for p in range(len(self.phases)):
             self.lay[p](cohort)
@@ -108,25 +125,36 @@ class Program:
         mine = self.device.type == "cuda" or sent.untyped_storage().data_ptr() in self.held
         return sent.clone() if mine else sent
 
-    def _make_room(self, work: Work, blocks: int) -> None:
-        """Buffers for so many blocks."""
-        one = tree.row(work.states, slice(1))
-        carry = self._started(one, work.keys[:1])
-        shape = (self.width,)
-        while len(self.carries) < blocks:
-            self.carries.append(_zeros(carry, self.width))
-            for plans, room in zip(self.plans, self.rooms, strict=True):
-                size = (room.steps, self.width, room.batch)
-                plans.append(
-                    _Plan(
-                        torch.zeros(size, dtype=torch.int64, device=self.device),
-                        torch.zeros(size, device=self.device),
-                        torch.zeros(size[:2], dtype=torch.int64, device=self.device),
-                        torch.zeros(shape, dtype=torch.int64, device=self.device),
-                    )
+    def _make_room(self, blocks: int) -> None:
+        """Buffers for so many blocks; those there are stay where they are."""
+        new, wide = blocks - len(self.carries), self.width
+        more = _zeros(self.one, new * wide)
+        self.carries += [tree.row(more, slice(b * wide, (b + 1) * wide)) for b in range(new)]
+        self.whole = self.whole or more
+        for plans, room in zip(self.plans, self.rooms, strict=True):
+            size = (room.steps, wide, room.batch)
+            plans += [
+                _Plan(
+                    torch.zeros(size, dtype=torch.int64, device=self.device),
+                    torch.zeros(size, device=self.device),
+                    torch.zeros(size[:2], dtype=torch.int64, device=self.device),
+                    torch.zeros(wide, dtype=torch.int64, device=self.device),
                 )
+                for _ in range(new)
+            ]
+        for _ in range(new):
+            shared = self.times and self.device.type == "cuda"
+            zero = torch.zeros(1, dtype=torch.int64, device=self.device)
+            self.times.append(self.times[0] if shared else zero)
         buffers = [self.down, *self.carries]
         self.held = {x.untyped_storage().data_ptr() for part in buffers for x in tree.leaves(part)}
+
+    def _joined(self, clients: int) -> Carry:
+        """What the blocks of so many clients hold."""
+        if all(len(leaf) == clients for leaf in tree.leaves(self.whole)):
+            return self.whole
+        parts = self.carries[: clients // self.width]
+        return tree.cat(parts) if len(parts) > 1 else parts[0]
 
     def _started(self, states: Tree, keys: Tensor) -> Carry:
         def one(client: Tree, _: Tensor) -> Carry:
@@ -138,7 +166,11 @@ class Program:
     def _begin(self, cohort: Tree) -> None:
         """What is trained, into the blocks."""
         carry = self._started(cohort["states"], cohort["keys"])
-        for b, mine in enumerate(self.carries[: len(cohort["ids"]) // self.width]):
+        clients = len(cohort["ids"])
+        if all(len(leaf) == clients for leaf in tree.leaves(self.whole)):
+            tree.map(lambda to, what: to.copy_(what), self.whole, carry)
+            return
+        for b, mine in enumerate(self.carries[: clients // self.width]):
             part = tree.row(carry, slice(b * self.width, (b + 1) * self.width))
             tree.map(lambda to, what: to.copy_(what), mine, part)
 
@@ -170,21 +202,43 @@ class Program:
     def _train(self, p: int, layout: Layout) -> None:
         """All steps of a phase."""
         longest = self._longest(p, layout)
-        self.t.zero_()
         if p not in self.steps:
-            step = _in_place(self.task, self.phases[p], self.carries[0], self.down)
-            self.steps[p] = step
+            self.steps[p] = step = _in_place(self.task, self.phases[p], self.one, self.down)
             if self.compiles:
                 changed = len(tree.leaves(self.carries[0]))
-                tolerance = 1e-3 if self.task.precision == "single" else 5e-2
                 inputs = self._inputs(p, 0)
-                self.steps[p], unread = compiled(step, inputs, changed, tolerance)
+                rough = self.task.precision != "single"
+                self.steps[p], unread = compiled(
+                    step, inputs, changed, rough=rough, alone=self.narrow
+                )
                 self.draws[p] = len(inputs) - KEYS not in unread
+                self.apart[p] = self.narrow and self.steps[p] is not step
+        if self.device.type == "cpu":
+            self._by_block(p, longest)
+            return
+        self.times[0].zero_()
         for t in range(longest[0]):
             live = sum(steps > t for steps in longest)
             if (p, live) not in self.graphs:
                 self.graphs[p, live] = self._advancing(p, live)
             self.graphs[p, live]()
+
+    def _by_block(self, p: int, longest: list[int]) -> None:
+        """One block after another, or several at once where a step is a program of its own."""
+        step = self.steps[p]
+
+        def train(b: int) -> None:
+            inputs, t = self._inputs(p, b), self.times[b]
+            t.zero_()
+            for _ in range(longest[b]):
+                step(*inputs)
+                t.add_(1)
+
+        if self.apart[p] and len(longest) > 1 and torch.get_num_threads() > 1:
+            list(workers(torch.get_num_threads()).map(train, range(len(longest))))
+        else:
+            for b in range(len(longest)):
+                train(b)
 
     def _longest(self, p: int, layout: Layout) -> list[int]:
         """Steps of each block: its first client has the most examples."""
@@ -196,18 +250,19 @@ class Program:
     def _inputs(self, p: int, b: int) -> list[Tensor]:
         of, mine = self.plans[p][b], tree.leaves(self.carries[b])
         data = (self.fed.x, self.fed.y_train)
-        return [
-            *mine, *tree.leaves(self.down), *data, of.rows, of.weight, of.keys, of.steps, self.t
-        ]  # fmt: skip
+        plan = (of.rows, of.weight, of.keys, of.steps)
+        return [*mine, *tree.leaves(self.down), *data, *plan, self.times[b]]
 
     def _advancing(self, p: int, live: int) -> Callable[[], None]:
-        """A step of the first ``live`` blocks."""
+        """A step of the first ``live`` blocks, on a GPU."""
         step, inputs = self.steps[p], [self._inputs(p, b) for b in range(live)]
+
+        clock = self.times[0]
 
         def one_by_one() -> None:
             for own in inputs:
                 step(*own)
-            self.t.add_(1)
+            clock.add_(1)
 
         def side_by_side() -> None:
             main = torch.cuda.current_stream()
@@ -218,12 +273,10 @@ class Program:
                     step(*own)
             for side in sides[1:]:
                 main.wait_stream(side)
-            self.t.add_(1)
+            clock.add_(1)
 
-        if self.device.type != "cuda":
-            return one_by_one
         # Recording runs a step: what it changes is put back.
-        changed = [self.t, *(leaf for carry in self.carries[:live] for leaf in tree.leaves(carry))]
+        changed = [clock, *(leaf for carry in self.carries[:live] for leaf in tree.leaves(carry))]
         before = [leaf.clone() for leaf in changed]
         recorded = record(side_by_side)
         torch._foreach_copy_(changed, before)
@@ -231,8 +284,7 @@ class Program:
 
     def _finish(self, cohort: Tree) -> tuple[Tree, Tree, Tree]:
         """What is sent and what is kept, still in the blocks' order."""
-        parts = self.carries[: len(cohort["ids"]) // self.width]
-        carry = tree.cat(parts) if len(parts) > 1 else parts[0]
+        carry = self._joined(len(cohort["ids"]))
 
         def one(carry: Carry, _: Tensor) -> tuple[Tree, Tree, Tree]:
             return self.local.finish(self.task, self.down, carry)

@@ -20,6 +20,7 @@ from glocal.engines.base import PIECE, Ahead, Look, Work, padded_rows
 from glocal.engines.batches import Batches, plan
 from glocal.engines.blocks import WASTE
 from glocal.engines.compiling import pays
+from glocal.engines.judging import Judging
 from glocal.engines.program import Program
 from glocal.engines.sequential import Sequential, client_message
 from glocal.errors import ClientError, GlocalError
@@ -47,6 +48,7 @@ class Vectorised:
         default_factory=OrderedDict, compare=False, repr=False
     )
     """Those of the last few trainings, kept from round to round."""
+    judging: Judging = field(default_factory=Judging, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -106,10 +108,8 @@ class Vectorised:
         self, look: Look, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
         """All models at once, each on its own rows, in pieces."""
-        piece = max(1, PIECE // max(1, len(rows) // 8))
         with torch.no_grad():
-            parts = [vmap(look)(models, x[r], y[r]) for r in torch.split(rows, piece, dim=1)]
-            return tree.map(lambda *leaf: torch.cat(leaf, 1), parts[0], *parts[1:])
+            return self.judging.examine(look, models, x, y, rows)
 
     def _cohort(self, work: Work, stage: list[str]) -> tuple[Uplink, Tree]:
         loss = None
