@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 import glocal
+from glocal import tree
 from glocal.method import as_plan
 from glocal.methods import resolve
 from glocal.order import Order
@@ -41,10 +42,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--method", default="ditto(epochs=1, batch_size=5)")
     parser.add_argument("--states", default="auto", help="auto, device, host or disk")
+    parser.add_argument("--seen", action="store_true", help="everybody has a state beforehand")
     parser.add_argument("--case", type=int, nargs=2, metavar=("CLIENTS", "SAMPLED"))
     chosen = parser.parse_args()
     if chosen.case:
-        print(json.dumps(measured(*chosen.case, chosen.rounds, chosen.method, chosen.states)))
+        asked = (chosen.rounds, chosen.method, chosen.states, chosen.seen)
+        print(json.dumps(measured(*chosen.case, *asked)))
         return
     print(f"{chosen.method}, logistic on {FEATURES} features, states: {chosen.states};")
     load = f"load average {os.getloadavg()[0]:.1f}"
@@ -60,6 +63,7 @@ def main() -> None:
                 continue
             command = [sys.executable, __file__, "--case", str(clients), str(sampled)]
             command += ["--rounds", str(chosen.rounds), "--method", chosen.method]
+            command += ["--seen"] * chosen.seen
             done = subprocess.run(
                 [*command, "--states", chosen.states], stdout=subprocess.PIPE, text=True, check=True
             )
@@ -74,7 +78,7 @@ def main() -> None:
 
 
 def measured(
-    clients: int, sampled: int, rounds: int, method: str, states: str = "auto"
+    clients: int, sampled: int, rounds: int, method: str, states: str, seen: bool
 ) -> dict[str, Any]:
     """One case: milliseconds and megabytes."""
     torch.set_num_threads(1)
@@ -83,6 +87,10 @@ def measured(
     held = memory("VmRSS")
     training = order.training(as_plan(resolve(method)), here)
     progress = training.begin(here.task.params)
+    if seen:
+        one = training.make(progress, training.halves[0])(0)
+        everybody = tree.map(lambda x: x.expand(clients, *x.shape), one)
+        progress.clients.filled(torch.arange(clients), everybody)
     times, new = [], []
     for _ in range(WARM + rounds):
         before = int(progress.clients.seen.sum())

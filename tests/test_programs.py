@@ -284,19 +284,17 @@ def test_a_client_that_fails_in_a_thread_is_named(two_threads: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cohort", "size", "threads", "wide"),
+    ("cohort", "size", "wide"),
     [
-        (100, 10_000, 2, 100),  # all fit the caches of two cores
-        (100, 10_000, 1, 50),  # not that of one
-        (10, 800_000, 2, 1),
-        (10, 300_000, 2, 2),  # six blocks, three for each
-        (7, 10, 4, 7),
+        (100, 10_000, 100),  # all fit the caches of two cores
+        (1000, 10_000, 63),  # sixteen blocks
+        (10, 800_000, 1),
+        (10, 300_000, 2),  # five blocks, of eight there might be
+        (1, 10**9, 1),
     ],
 )
-def test_a_block_fits_the_cache_or_is_one_client(
-    cohort: int, size: int, threads: int, wide: int
-) -> None:
-    assert cached(cohort, size, threads) == wide
+def test_a_block_fits_the_cache_or_is_one_client(cohort: int, size: int, wide: int) -> None:
+    assert cached(cohort, size) == wide
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")

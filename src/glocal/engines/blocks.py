@@ -48,18 +48,22 @@ def width(split: Split, phase: Phase, batch: int, ahead: Ahead) -> int:
 CACHE = 2 << 20
 """Bytes of models, gradients and new models that stay in a core's own cache, more or less."""
 
+EVEN = 4
+"""Blocks come in multiples of that, so that two threads or four have as many each."""
 
-def cached(cohort: int, size: int, threads: int) -> int:
+
+def cached(cohort: int, size: int) -> int:
     """Clients in a block on a CPU, of ``size`` bytes each.
 
-    All of them, where they stay in the caches of all cores together. Else as many as stay in that
-    of one, which then trains a block alone, with as many blocks for each.
+    All of them, where they stay in the caches of two cores together. Else as many as stay in that
+    of one, which then trains a block alone. Never of how many cores there are: a run must be cut
+    alike on any machine.
     """
     most = max(1, CACHE // max(1, 3 * size))
-    if cohort <= most * threads:
+    if cohort <= 2 * most:
         return cohort
     blocks = -(-cohort // most)
-    return -(-cohort // (-(-blocks // threads) * threads))
+    return -(-cohort // (-(-blocks // EVEN) * EVEN))
 
 
 def wasted(steps: Tensor, width: int) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -97,7 +98,8 @@ def record(function: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any] | No
     collects = gc.isenabled()
     gc.disable()
     try:
-        with torch.cuda.graph(graph):
+        with warnings.catch_warnings(), torch.cuda.graph(graph):
+            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
             answer = function()
     except RuntimeError as error:
         torch.cuda.synchronize()

@@ -63,7 +63,7 @@ class Program:
         """Whether a block is for one thread, and not for all of them."""
         if self.device.type == "cpu":
             size = sum(leaf.nbytes for leaf in tree.leaves(self.one))
-            fits = cached(ahead.cohort, size, torch.get_num_threads())
+            fits = cached(ahead.cohort, size)
             self.narrow = fits < ahead.cohort
             wide = min(wide, fits)
         self.width = min(wide, widest)
