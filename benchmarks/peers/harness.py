@@ -296,8 +296,10 @@ def same_work(
     # Written so that what is not a number fails too.
     if abs(loss - goal) <= TOLERANCE and gap <= apart:
         return loss, gap, None
-    return loss, gap, (
-        f"not the same work: loss {loss:.6f}, should be {goal:.6f}; parameters {gap:.1e} apart"
+    return (
+        loss,
+        gap,
+        (f"not the same work: loss {loss:.6f}, should be {goal:.6f}; parameters {gap:.1e} apart"),
     )
 
 
