@@ -316,3 +316,28 @@ def test_blocks_on_threads_are_the_same_blocks(
     for a, b in zip(tree.leaves(made[0].update), tree.leaves(again[0].update), strict=True):
         assert torch.equal(a, b)
     assert capsys.readouterr().err == ""
+
+
+class TwoPhases(LocalSGD):
+    """A long phase, then a shorter one."""
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return (Phase("long", 3, self.step), Phase("short", 1, self.step))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_a_later_phase_is_compiled_at_its_own_first_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times: list[int] = []
+
+    def watched(step: Any, inputs: Any, *rest: Any, **options: Any) -> Any:
+        times.append(int(inputs[-1]))
+        return compiling.compiled(step, inputs, *rest, **options)
+
+    monkeypatch.setattr(program, "compiled", watched)
+    job = work(TwoPhases(sgd(0.1)))
+    close(Vectorised(compiled=True).round(job), Sequential().round(job))
+    assert times == [0, 0]
+    assert capsys.readouterr().err == ""

@@ -88,7 +88,7 @@ def make(
     fed = fed.to(where)
     try_out(task, fed.x, fed.y)
     runner = engines.resolve(engine, task, where)
-    if runner.name == "vectorised":
+    if runner.name != "sequential":
         try_vectorised(task, fed.x, fed.y)
     digest = hashlib.sha256(label.encode())
     for leaf in task.params.values():

@@ -22,6 +22,9 @@ from glocal.engines.drawn import left_alone
 InPlace = Callable[..., None]
 """Changes some of the tensors it is given."""
 
+Made = tuple[InPlace, frozenset[int]]
+"""A program, and which of its inputs it does not look at."""
+
 LONG = {"cpu": 10_000, "cuda": 40_000}
 """Steps in all from which compiling pays (docs/speed.md has the numbers): it takes about as long as
 several thousand uncompiled steps of the same model, whatever the model."""
@@ -39,7 +42,7 @@ def compiled(
     *,
     rough: bool = False,
     alone: bool = False,
-) -> tuple[InPlace, frozenset[int]]:
+) -> Made:
     """``function`` of tensors like these, compiled, and which of them it does not look at.
 
     Where compiling fails it is as it was. It changes the first ``changed`` of its inputs. Both are
@@ -55,7 +58,7 @@ def compiled(
 
     try:
         with _quiet():
-            made, unread = _compiled(function, inputs, changed, alone)
+            made, unread = _twice(lambda: _compiled(function, inputs, changed, alone))
             ends = zip(inputs[:changed], tried(made), tried(function), strict=True)
             same = all(_same_change(*end, rough) for end in ends if end[0].numel())
         if same:
@@ -65,6 +68,16 @@ def compiled(
         reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
     say(f"the training step cannot be compiled here ({reason[:160]}): it goes on uncompiled.")
     return function, frozenset()
+
+
+def _twice(make: Callable[[], Made]) -> Made:
+    """Once more where the compiler fails: what stops a run may have reached it first."""
+    try:
+        return make()
+    except Exception as error:
+        if "CppCompileError" not in str(error):
+            raise
+        return make()
 
 
 def _same_change(before: Tensor, made: Tensor, plain: Tensor, rough: bool) -> bool:
@@ -83,9 +96,7 @@ def _same_change(before: Tensor, made: Tensor, plain: Tensor, rough: bool) -> bo
     return bool((gap <= tolerance * change + 1e-6 * size) | ~change.isfinite())
 
 
-def _compiled(
-    function: InPlace, inputs: Sequence[Tensor], changed: int, alone: bool
-) -> tuple[InPlace, frozenset[int]]:
+def _compiled(function: InPlace, inputs: Sequence[Tensor], changed: int, alone: bool) -> Made:
     # Imported here: the compiler takes seconds to import, and most runs are too short for it.
     from torch._functorch import config as functorch
     from torch._inductor import config

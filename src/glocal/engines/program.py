@@ -202,6 +202,8 @@ class Program:
     def _train(self, p: int, layout: Layout) -> None:
         """All steps of a phase."""
         longest = self._longest(p, layout)
+        for clock in self.times:  # a phase before this one left them where it ended
+            clock.zero_()
         if p not in self.steps:
             self.steps[p] = step = _in_place(self.task, self.phases[p], self.one, self.down)
             if self.compiles:
@@ -216,7 +218,6 @@ class Program:
         if self.device.type == "cpu":
             self._by_block(p, longest)
             return
-        self.times[0].zero_()
         for t in range(longest[0]):
             live = sum(steps > t for steps in longest)
             if (p, live) not in self.graphs:
@@ -229,7 +230,6 @@ class Program:
 
         def train(b: int) -> None:
             inputs, t = self._inputs(p, b), self.times[b]
-            t.zero_()
             for _ in range(longest[b]):
                 step(*inputs)
                 t.add_(1)
