@@ -38,5 +38,6 @@ def mean() -> Combine:
 
 def weighted_sum(stacked: Tensor, p: Tensor) -> Tensor:
     """``Σ p_i x_i`` over the first dimension."""
-    total = p.to(stacked.dtype).unsqueeze(0) @ stacked.reshape(len(stacked), -1)
-    return total.view(stacked.shape[1:])
+    shape = stacked.shape[1:]
+    total = p.to(stacked.dtype).unsqueeze(0) @ stacked.reshape(len(stacked), shape.numel())
+    return total.view(shape)
