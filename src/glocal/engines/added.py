@@ -1,0 +1,151 @@
+"""Gradients that are products of matrices, added to the weights where they lie.
+
+A step of gradient descent on the weights of a layer is ``w + rate * (a @ b)``. A compiler makes the
+product, puts it into memory, and goes over weights and product once more. The library that
+multiplies can add as it goes: on a CPU, where a client's weights fill a core's cache, the second
+pass is a third of a step.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+
+aten = torch.ops.aten
+
+SAME = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
+"""What leaves a tensor as it is, where its shape stays."""
+
+
+def add_in_place(graph: Graph, least: int) -> None:
+    """Rewrites each ``w.copy_(where(live, w + rate * (a @ b), w))`` of a traced step.
+
+    Only where nothing else looks at the product, and where it takes ``least`` multiplications for
+    a client: smaller ones are better off inside of other kernels.
+    """
+    for end in graph.find_nodes(op="call_function", target=aten.copy_.default):
+        match = _match(end)
+        if match is None:
+            continue
+        weights, live, rate, a, b = match
+        (_, rows, terms), columns = _shape(a), _shape(b)[2]
+        if rows * terms * columns <= least:
+            continue
+        with graph.inserting_before(end):
+            scaled = graph.call_function(aten.mul.Tensor, (a, rate))
+            # Who is done adds nothing: zero times zero, whatever its activations were.
+            one, other = (
+                graph.call_function(aten.where.ScalarOther, (live, factor, 0.0))
+                for factor in (scaled, b)
+            )
+            graph.call_function(_operation(), (weights, one, other))
+        graph.erase_node(end)
+    graph.eliminate_dead_code()
+
+
+def _match(end: Node) -> tuple[Node, Node, Node | float, Node, Node] | None:
+    """Weights, who is still at work, the rate, and the factors."""
+    weights, chosen = end.args
+    if not _alone(chosen, aten.where.self) or chosen.args[2] is not weights:
+        return None
+    live, moved, _ = chosen.args
+    rate: Any
+    if _alone(moved, aten.addcmul.default) and not moved.kwargs:
+        start, product, rate = moved.args
+        if _shape(rate):
+            return None
+    elif _alone(moved, aten.add.Tensor):
+        (start, product), rate = moved.args, moved.kwargs.get("alpha", 1)
+    else:
+        return None
+    factors = _factors(product)
+    alike = start is weights and len(_shape(live)) == 3 and _shape(product) == _shape(weights)
+    return (weights, live, rate, *factors) if factors and alike else None
+
+
+def _factors(product: Any) -> tuple[Node, Node] | None:
+    """``a`` and ``b``, where this is ``a @ b`` however it is viewed."""
+    turned = False
+    while _alone(product):
+        if product.target is aten.bmm.default:
+            a, b = product.args
+            if not turned:
+                return a, b
+            with product.graph.inserting_after(product):
+                turn = aten.transpose.int
+                return tuple(product.graph.call_function(turn, (x, 1, 2)) for x in (b, a))
+        inner = product.args[0]
+        if product.target is aten.transpose.int and set(product.args[1:]) == {1, 2}:
+            turned = not turned
+        elif product.target not in SAME or _shape(inner) != _shape(product):
+            return None
+        product = inner
+    return None
+
+
+def _alone(node: Any, target: Any = None) -> bool:
+    """Whether it is (such) an operation that one other looks at."""
+    found = isinstance(node, Node) and node.op == "call_function" and len(node.users) == 1
+    return found and target in (None, node.target)
+
+
+def _shape(node: Node) -> tuple[int, ...]:
+    return tuple(node.meta["val"].shape)
+
+
+@cache
+def _operation() -> Any:
+    """``w += a @ b`` for each client, as an operation that the compiler knows to change ``w``."""
+
+    @torch.library.custom_op("glocal::add_product", mutates_args=("weights",))
+    def add_product(weights: Tensor, a: Tensor, b: Tensor) -> None:
+        weights.baddbmm_(a, b)
+
+    @add_product.register_fake
+    def _(weights: Tensor, a: Tensor, b: Tensor) -> None:
+        return None
+
+    operation = torch.ops.glocal.add_product.default
+    _teach(operation)
+    return operation
+
+
+def _teach(operation: Any) -> None:
+    """How TorchInductor calls it: the library at once, not through Python."""
+    from torch._inductor import ir
+    from torch._inductor.lowering import register_lowering
+    from torch._inductor.virtualized import V
+
+    class AddProduct(ir.ExternKernel):
+        def __init__(self, *inputs: Any) -> None:
+            parts = self.unwrap_storage([self.realize_input(x) for x in inputs])
+            super().__init__(None, ir.NoneLayout(device=inputs[0].get_device()), parts)
+            V.graph.mark_buffer_mutated(self.input_name(0))
+            self.name = V.graph.register_buffer(self)
+            V.graph.register_operation(self)
+
+        def codegen(self, wrapper: Any) -> None:
+            w, a, b = (x.codegen_reference() for x in self.inputs)
+            if V.graph.cpp_wrapper:
+                wrapper.add_device_include("cpu")
+                call = f"aoti_torch_cpu_baddbmm_out({w}, {w}, {a}, {b}, 1.0, 1.0)"
+                wrapper.writeline(f"AOTI_TORCH_ERROR_CODE_CHECK({call});")
+            else:
+                wrapper.writeline(f"{w}.baddbmm_({a}, {b})")
+
+        def should_allocate(self) -> bool:
+            return False
+
+        def get_mutation_names(self) -> list[str]:
+            return [self.input_name(0)]
+
+        def get_unbacked_symbol_defs(self) -> Any:
+            return type(super().get_unbacked_symbol_defs())()
+
+    @register_lowering(operation, type_promotion_kind=None)
+    def _(weights: Any, a: Any, b: Any) -> None:
+        AddProduct(weights, a, b)
