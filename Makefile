@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test test-compiled check format bench clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -23,6 +23,9 @@ demo: $(READY) ## the main job on embedded data: who is better off than alone?
 
 test: $(READY) ## all tests, on all cores, with coverage
 	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
+
+test-compiled: $(READY) ## every method with its steps compiled; needs a C++ compiler
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/test_compiled.py
 
 check: $(READY) ## format, lint, types
 	$(BIN)/ruff format --check .

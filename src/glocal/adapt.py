@@ -372,7 +372,7 @@ def fisher(
         rows = torch.arange(len(x), device=x.device).expand(clients, -1)
         real = torch.ones_like(rows, dtype=torch.bool)
     weight = real.to(torch.float32)
-    together = engine.name == "vectorised"
+    together = engine.name != "sequential"
     size = max(1, (PIECE * 10_000) // (tree.count(models) if together else tree.count(task.params)))
     total = tree.zeros(models)
     for piece in torch.split(torch.arange(rows.shape[1]), min(size, PIECE)):

@@ -94,7 +94,8 @@ def make(
     for leaf in task.params.values():
         digest.update(leaf.cpu().numpy().tobytes())
     own = (losses, augment, None if isinstance(model, str) else model)
-    all_of_it = f"{fed.fingerprint} {digest.hexdigest()} {seed} {where} {runner.name}"
+    # The engine with its settings: one that compiles long runs is not one that never does.
+    all_of_it = f"{fed.fingerprint} {digest.hexdigest()} {seed} {where} {runner!r}"
     if precision != "single":
         all_of_it += f" {precision}"
     name = model if isinstance(model, str) else type(module).__name__

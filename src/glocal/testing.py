@@ -52,6 +52,7 @@ def check_method(
     sampler: Sampler | None = None,
     augment: Augment | None = None,
     tolerance: float = 1e-4,
+    compiled: bool = False,
 ) -> None:
     """Put a method through the contract; the first rule it breaks is an ``AssertionError``.
 
@@ -79,6 +80,8 @@ def check_method(
         tolerance: The largest difference allowed, of any number from its counterpart, times the
             largest magnitude in its leaf or 1, where bits cannot be the same: engines add up in
             different orders.
+        compiled: Whether compiled steps have to agree as well, which takes seconds to a minute for
+            each phase; without a C++ compiler they are what they were, and a line says so.
 
     Raises:
         AssertionError: Which rule was broken, where, and by how much.
@@ -97,6 +100,8 @@ def check_method(
     kit.another_seed()
     kit.frozen()
     kit.engines_agree()
+    if compiled:
+        kit.agrees("compiled", Vectorised(compiled=True))
     kit.saved_and_loaded()
     kit.order()
     kit.private()
@@ -307,12 +312,15 @@ class _Kit:
         self.close("engines agree", "uplink of everybody", _sent(other), _sent(uplink))
         self.close("engines agree", "client states of everybody", kept, states)
         # As on a GPU, and where steps are compiled: in blocks of two, one of them not full.
-        pairs = Vectorised(in_blocks=True)
+        self.agrees("in blocks", Vectorised(in_blocks=True))
+
+    def agrees(self, how: str, engine: Engine) -> None:
+        rule, (uplink, states) = f"engines agree ({how})", self.together["sequential"]
         for again in ("", ", again"):  # the second time on buffers that were used before
             work = replace(self.everybody, ahead=Ahead(steps=0, cohort=2))
-            other, kept = pairs.round(work)
-            self.close("engines agree (in blocks)", f"uplink{again}", _sent(other), _sent(uplink))
-            self.close("engines agree (in blocks)", f"client states{again}", kept, states)
+            other, kept = engine.round(work)
+            self.close(rule, f"uplink{again}", _sent(other), _sent(uplink))
+            self.close(rule, f"client states{again}", kept, states)
 
     def saved_and_loaded(self) -> None:
         training = self.on(Vectorised())

@@ -8,6 +8,8 @@ pass is a third of a step.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -24,62 +26,75 @@ SAME = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
 def add_in_place(graph: Graph, least: int) -> None:
     """Rewrites each ``w.copy_(where(live, w + rate * (a @ b), w))`` of a traced step.
 
-    Only where nothing else looks at the product, and where it takes ``least`` multiplications for
-    a client: smaller ones are better off inside of other kernels.
+    Only where nothing else looks at the product, and where it takes more than ``least``
+    multiplications for a client: smaller ones are better off inside of other kernels.
     """
     for end in graph.find_nodes(op="call_function", target=aten.copy_.default):
-        match = _match(end)
-        if match is None:
-            continue
-        weights, live, rate, a, b = match
-        (_, rows, terms), columns = _shape(a), _shape(b)[2]
-        if rows * terms * columns <= least:
-            continue
-        with graph.inserting_before(end):
-            scaled = graph.call_function(aten.mul.Tensor, (a, rate))
-            # Who is done adds nothing: zero times zero, whatever its activations were.
-            one, other = (
-                graph.call_function(aten.where.ScalarOther, (live, factor, 0.0))
-                for factor in (scaled, b)
-            )
-            graph.call_function(_operation(), (weights, one, other))
-        graph.erase_node(end)
+        found = _Found.at(end)
+        if found is not None and found.size > least:
+            with graph.inserting_before(end):
+                found.add(graph)
+            graph.erase_node(end)
     graph.eliminate_dead_code()
 
 
-def _match(end: Node) -> tuple[Node, Node, Node | float, Node, Node] | None:
-    """Weights, who is still at work, the rate, and the factors."""
-    weights, chosen = end.args
-    if not _alone(chosen, aten.where.self) or chosen.args[2] is not weights:
-        return None
-    live, moved, _ = chosen.args
-    rate: Any
-    if _alone(moved, aten.addcmul.default) and not moved.kwargs:
-        start, product, rate = moved.args
-        if _shape(rate):
+@dataclass(frozen=True)
+class _Found:
+    weights: Node
+    live: Node
+    """Who is still at work."""
+    rate: Node | float
+    a: Node
+    b: Node
+    turned: bool
+    """Whether it is the product's transpose that is added."""
+
+    @classmethod
+    def at(cls, end: Any) -> _Found | None:
+        """What a ``copy_`` is of, where it is such a step."""
+        weights, chosen = end.args
+        if not _alone(chosen, aten.where.self) or chosen.args[2] is not weights:
             return None
-    elif _alone(moved, aten.add.Tensor):
-        (start, product), rate = moved.args, moved.kwargs.get("alpha", 1)
-    else:
-        return None
-    factors = _factors(product)
-    alike = start is weights and len(_shape(live)) == 3 and _shape(product) == _shape(weights)
-    return (weights, live, rate, *factors) if factors and alike else None
+        live, moved, _ = chosen.args
+        rate: Any
+        if _alone(moved, aten.addcmul.default) and not moved.kwargs:
+            start, product, rate = moved.args
+            if _shape(rate):
+                return None
+        elif _alone(moved, aten.add.Tensor):
+            (start, product), rate = moved.args, moved.kwargs.get("alpha", 1)
+        else:
+            return None
+        if start is not weights or len(_shape(live)) != 3 or _shape(product) != _shape(weights):
+            return None
+        factors = _factors(product)
+        return cls(weights, live, rate, *factors) if factors else None
+
+    @property
+    def size(self) -> int:
+        """Multiplications for a client."""
+        return math.prod(_shape(self.a)[1:]) * _shape(self.b)[2]
+
+    def add(self, graph: Graph) -> None:
+        def call(operation: Any, *args: Any) -> Node:
+            return graph.call_function(operation, args)
+
+        # Who is done adds nothing: zero times zero, whatever it saw.
+        a = call(aten.where.ScalarOther, self.live, call(aten.mul.Tensor, self.a, self.rate), 0.0)
+        b = call(aten.where.ScalarOther, self.live, self.b, 0.0)
+        if self.turned:
+            a, b = (call(aten.transpose.int, factor, 1, 2) for factor in (b, a))
+        call(_operation(), self.weights, a, b)
 
 
-def _factors(product: Any) -> tuple[Node, Node] | None:
-    """``a`` and ``b``, where this is ``a @ b`` however it is viewed."""
+def _factors(product: Any) -> tuple[Node, Node, bool] | None:
+    """``a`` and ``b``, where this is ``a @ b`` however it is viewed, and whether it is turned."""
     turned = False
     while _alone(product):
         if product.target is aten.bmm.default:
-            a, b = product.args
-            if not turned:
-                return a, b
-            with product.graph.inserting_after(product):
-                turn = aten.transpose.int
-                return tuple(product.graph.call_function(turn, (x, 1, 2)) for x in (b, a))
-        inner = product.args[0]
-        if product.target is aten.transpose.int and set(product.args[1:]) == {1, 2}:
+            return (*product.args, turned)
+        inner, *rest = product.args
+        if product.target is aten.transpose.int and {d % 3 for d in rest} == {1, 2}:
             turned = not turned
         elif product.target not in SAME or _shape(inner) != _shape(product):
             return None
@@ -129,7 +144,8 @@ def _teach(operation: Any) -> None:
             V.graph.register_operation(self)
 
         def codegen(self, wrapper: Any) -> None:
-            w, a, b = (x.codegen_reference() for x in self.inputs)
+            inputs: Any = self.inputs
+            w, a, b = (x.codegen_reference() for x in inputs)
             if V.graph.cpp_wrapper:
                 wrapper.add_device_include("cpu")
                 call = f"aoti_torch_cpu_baddbmm_out({w}, {w}, {a}, {b}, 1.0, 1.0)"

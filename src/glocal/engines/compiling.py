@@ -151,7 +151,7 @@ def _called(program: Any) -> InPlace:
     if entry is None:  # not made of C++ alone
         return lambda *tensors: program(list(tensors))
     handles = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors
-    return lambda *tensors: entry(handles(tensors))
+    return lambda *tensors: entry(handles(list(tensors)))
 
 
 THIN = 16

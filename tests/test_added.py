@@ -1,0 +1,156 @@
+"""Gradients added where the weights lie: what is rewritten, and that it is the same."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import toys
+from glocal import rng
+from glocal.data import federation
+from glocal.engines import Sequential, Vectorised, Work, added, blocks, compiling
+from glocal.local import LocalSGD
+from glocal.optim import sgd
+from glocal.task import Task
+from test_programs import close
+
+CLIENTS, ROWS, TERMS, COLUMNS = 3, 7, 4, 5
+
+
+def drawn() -> list[Tensor]:
+    """Weights, the factors of their gradient, the rate, and who is at work."""
+    torch.manual_seed(0)
+    weights = torch.randn(CLIENTS, ROWS, COLUMNS)
+    a, b = torch.randn(CLIENTS, TERMS, ROWS), torch.randn(CLIENTS, TERMS, COLUMNS)
+    return [weights, a, b, torch.tensor(-0.1), torch.tensor([True, False, True])]
+
+
+def of_rates(w: Tensor, a: Tensor, b: Tensor, rate: Tensor, live: Tensor) -> None:
+    moved = torch.addcmul(w, torch.bmm(a.mT, b), rate)
+    w.copy_(torch.where(live.view(-1, 1, 1), moved, w))
+
+
+def of_a_number(w: Tensor, a: Tensor, b: Tensor, rate: Tensor, live: Tensor) -> None:
+    moved = torch.add(w, torch.bmm(a.mT, b), alpha=-0.1)
+    w.copy_(torch.where(live.view(-1, 1, 1), moved, w))
+
+
+def turned(w: Tensor, a: Tensor, b: Tensor, rate: Tensor, live: Tensor) -> None:
+    moved = torch.addcmul(w, torch.bmm(b.mT, a).view(CLIENTS, COLUMNS, ROWS).mT, rate)
+    w.copy_(torch.where(live.view(-1, 1, 1), moved, w))
+
+
+def looked_at(w: Tensor, a: Tensor, b: Tensor, rate: Tensor, live: Tensor) -> None:
+    gradient = torch.bmm(a.mT, b)
+    moved = torch.addcmul(w, gradient, rate)
+    w.copy_(torch.where(live.view(-1, 1, 1), moved, w))
+    b.mul_(gradient.norm())
+
+
+def of_own_rates(w: Tensor, a: Tensor, b: Tensor, rate: Tensor, live: Tensor) -> None:
+    rates = rate * torch.arange(CLIENTS).view(-1, 1, 1)
+    moved = torch.addcmul(w, torch.bmm(a.mT, b), rates)
+    w.copy_(torch.where(live.view(-1, 1, 1), moved, w))
+
+
+def from_elsewhere(w: Tensor, a: Tensor, b: Tensor, rate: Tensor, live: Tensor) -> None:
+    moved = torch.addcmul(0.9 * w, torch.bmm(a.mT, b), rate)
+    w.copy_(torch.where(live.view(-1, 1, 1), moved, w))
+
+
+def reshaped(w: Tensor, a: Tensor, b: Tensor, rate: Tensor, live: Tensor) -> None:
+    gradient = torch.bmm(b.mT, a).reshape(CLIENTS, ROWS, COLUMNS)
+    moved = torch.addcmul(w, gradient, rate)
+    w.copy_(torch.where(live.view(-1, 1, 1), moved, w))
+
+
+Step = Callable[..., None]
+
+
+def traced(step: Step, least: int = 0) -> tuple[Any, int]:
+    """The step as it is rewritten, and how many products are added in place."""
+    graph = make_fx(step)(*drawn())
+    added.add_in_place(graph.graph, least)
+    graph.recompile()
+    names = [str(node.target) for node in graph.graph.nodes]
+    return graph, sum("add_product" in name for name in names)
+
+
+@pytest.mark.parametrize("step", [of_rates, of_a_number, turned])
+def test_a_step_of_descent_is_added_in_place(step: Step) -> None:
+    graph, times = traced(step)
+    assert times == 1
+    here, there = drawn(), drawn()
+    graph(*here)
+    step(*there)
+    torch.testing.assert_close(here[0], there[0])
+    assert torch.equal(here[0][1], drawn()[0][1])  # who is done
+
+
+@pytest.mark.parametrize("step", [looked_at, of_own_rates, from_elsewhere, reshaped])
+def test_anything_else_stays_as_it_is(step: Step) -> None:
+    graph, times = traced(step)
+    assert times == 0
+    here, there = drawn(), drawn()
+    graph(*here)
+    step(*there)
+    for a, b in zip(here, there, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_small_products_are_left_to_the_compiler() -> None:
+    size = ROWS * TERMS * COLUMNS
+    assert traced(of_rates, size)[1] == 0
+    assert traced(of_rates, size - 1)[1] == 1
+
+
+def test_who_is_done_gains_nothing_whatever_it_sees() -> None:
+    graph, _ = traced(of_rates)
+    tensors = drawn()
+    tensors[1][1], tensors[2][1] = torch.inf, torch.nan
+    graph(*tensors)
+    assert torch.equal(tensors[0][1], drawn()[0][1])
+    assert tensors[0].isfinite().all()
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("narrow", [True, False])
+def test_a_compiled_step_adds_in_place(
+    narrow: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Layers of which some are large enough, clients of very different sizes."""
+    seen: list[int] = []
+
+    def counted(graph: torch.fx.Graph, least: int) -> None:
+        added.add_in_place(graph, least)
+        seen.append(sum("add_product" in str(node.target) for node in graph.nodes))
+
+    monkeypatch.setattr(compiling, "add_in_place", counted)
+    monkeypatch.setattr(blocks, "CACHE", 1 if narrow else 2**30)
+    model = toys.seeded(
+        lambda: nn.Sequential(
+            nn.Linear(60, 70), nn.ReLU(), nn.Linear(70, 50), nn.ReLU(), nn.Linear(50, 3)
+        )
+    )
+    owner = [k for k, size in enumerate((5, 31, 12)) for _ in range(size)]
+    x = rng.normal(rng.key(7), (len(owner), 60))
+    fed = federation(x, x[:, :3].argmax(1), clients=owner)
+    task = Task(model)
+    job = Work(
+        task=task,
+        local=LocalSGD(sgd(0.1), epochs=2, batch_size=8),
+        fed=fed,
+        down={"params": task.params, "lr": torch.tensor(1.0), "round": torch.tensor(0.0)},
+        ids=torch.arange(3),
+        states={},
+        key=rng.key(1),
+    )
+    close(Vectorised(compiled=True).round(job), Sequential().round(job))
+    assert seen == [2]
+    assert capsys.readouterr().err == ""
