@@ -119,20 +119,8 @@ def test_who_is_done_gains_nothing_whatever_it_sees() -> None:
     assert tensors[0].isfinite().all()
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
-@pytest.mark.parametrize("narrow", [True, False])
-def test_a_compiled_step_adds_in_place(
-    narrow: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def dense() -> Work:
     """Layers of which some are large enough, clients of very different sizes."""
-    seen: list[int] = []
-
-    def counted(graph: torch.fx.Graph, least: int) -> None:
-        added.add_in_place(graph, least)
-        seen.append(sum("add_product" in str(node.target) for node in graph.nodes))
-
-    monkeypatch.setattr(compiling, "add_in_place", counted)
-    monkeypatch.setattr(blocks, "CACHE", 1 if narrow else 2**30)
     model = toys.seeded(
         lambda: nn.Sequential(
             nn.Linear(60, 70), nn.ReLU(), nn.Linear(70, 50), nn.ReLU(), nn.Linear(50, 3)
@@ -142,7 +130,7 @@ def test_a_compiled_step_adds_in_place(
     x = rng.normal(rng.key(7), (len(owner), 60))
     fed = federation(x, x[:, :3].argmax(1), clients=owner)
     task = Task(model)
-    job = Work(
+    return Work(
         task=task,
         local=LocalSGD(sgd(0.1), epochs=2, batch_size=8),
         fed=fed,
@@ -151,6 +139,35 @@ def test_a_compiled_step_adds_in_place(
         states={},
         key=rng.key(1),
     )
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("narrow", [True, False])
+def test_a_compiled_step_adds_in_place(
+    narrow: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[int] = []
+
+    def counted(graph: torch.fx.Graph, least: int) -> None:
+        added.add_in_place(graph, least)
+        seen.append(sum("add_product" in str(node.target) for node in graph.nodes))
+
+    monkeypatch.setattr(compiling, "add_in_place", counted)
+    monkeypatch.setattr(blocks, "CACHE", 1 if narrow else 2**30)
+    job = dense()
     close(Vectorised(compiled=True).round(job), Sequential().round(job))
     assert seen == [2]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_where_it_is_not_known_how_steps_are_compiled_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unknown() -> Any:
+        raise AttributeError("no such kernel")
+
+    monkeypatch.setattr(added, "_operation", unknown)
+    job, engine = dense(), Vectorised(compiled=True)
+    close(engine.round(job), Sequential().round(job))
     assert capsys.readouterr().err == ""

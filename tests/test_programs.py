@@ -235,7 +235,7 @@ def test_where_compiling_fails_it_goes_on_and_says_so(
 def test_a_program_that_comes_out_differently_is_not_used(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def wrong(step: Any, inputs: Any, changed: int, alone: bool) -> Any:
+    def wrong(step: Any, inputs: Any, changed: int, alone: bool, in_place: bool) -> Any:
         """Every update a hundredth too long: next to nothing of the weights."""
 
         def longer(*tensors: Any) -> None:

@@ -59,7 +59,7 @@ def compiled(
 
     try:
         with _quiet():
-            made, unread = _twice(lambda: _compiled(function, inputs, changed, alone))
+            made, unread = _tried(lambda way: _compiled(function, inputs, changed, alone, way))
             ends = zip(inputs[:changed], tried(made), tried(function), strict=True)
             same = all(_same_change(*end, rough) for end in ends if end[0].numel())
         if same:
@@ -69,6 +69,14 @@ def compiled(
         reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
     say(f"the training step cannot be compiled here ({reason[:160]}): it goes on uncompiled.")
     return function, frozenset()
+
+
+def _tried(make: Callable[[bool], Made]) -> Made:
+    """With gradients added in place, or without where this torch does not know how."""
+    try:
+        return _twice(lambda: make(True))
+    except Exception:
+        return _twice(lambda: make(False))
 
 
 def _twice(make: Callable[[], Made]) -> Made:
@@ -97,7 +105,9 @@ def _same_change(before: Tensor, made: Tensor, plain: Tensor, rough: bool) -> bo
     return bool((gap <= tolerance * change + 1e-6 * size) | ~change.isfinite())
 
 
-def _compiled(function: InPlace, inputs: Sequence[Tensor], changed: int, alone: bool) -> Made:
+def _compiled(
+    function: InPlace, inputs: Sequence[Tensor], changed: int, alone: bool, in_place: bool
+) -> Made:
     # Imported here: the compiler takes seconds to import, and most runs are too short for it.
     from torch._functorch import config as functorch
     from torch._inductor import config
@@ -117,7 +127,7 @@ def _compiled(function: InPlace, inputs: Sequence[Tensor], changed: int, alone: 
         with mode, draws:
             graph = make_fx(traced, _allow_non_fake_inputs=True)(*shapes)
         graph.graph.eliminate_dead_code()
-        if inputs[0].device.type == "cpu":
+        if in_place and inputs[0].device.type == "cpu":
             add_in_place(graph.graph, TINY)
             graph.recompile()
         named = [node for node in graph.graph.nodes if node.op == "placeholder"]
