@@ -2,7 +2,7 @@
 
 python benchmarks/growth.py --json out.json --picture docs/pictures/growth.png
 python benchmarks/growth.py --device cuda --json out.json       needs torch and numpy alone
-python benchmarks/growth.py --from out.json --picture growth.png
+python benchmarks/growth.py --json out.json --picture growth.png  goes on where it was cut off
 
 glocal (engine auto) against the plain loop on the same batches, each in a process of its own, in
 turns; medians. On a CPU the loop has the better of one thread and all. Memory is what the process
@@ -165,6 +165,7 @@ def measured(axis: str, value: int, repeats: int, device: str) -> dict[str, Any]
     loop = min(loops, key=lambda who: ms[who])
     return {
         "axis": axis,
+        "given": value,
         "value": about["glocal"]["parameters"] if axis == "size" else value,
         "engine": about["glocal"]["note"],
         "loop_ms": ms[loop],
@@ -223,27 +224,27 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=AXES, help="what grows")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--json", type=Path, help="write the points to this file")
-    parser.add_argument("--from", dest="source", type=Path, help="points that were written before")
+    parser.add_argument("--json", type=Path, help="write the points to this file, or go on with it")
     parser.add_argument("--picture", type=Path, help="draw the curves (needs matplotlib)")
     asked = parser.parse_args()
-    if asked.source:
-        found = json.loads(asked.source.read_text(encoding="utf-8"))
+    if asked.json and asked.json.exists():
+        found = json.loads(asked.json.read_text(encoding="utf-8"))
     else:
         found = {"machine": machine(), "device": asked.device, "points": []}
         if asked.device == "cuda":
             found["machine"]["gpu"] = torch.cuda.get_device_name()
     print(", ".join(f"{k} {v}" for k, v in found["machine"].items()))
     print("| " + " | ".join(HEADER) + " |", "| --- " * len(HEADER) + "|", sep="\n")
-    for p in found["points"]:
-        print("| " + " | ".join(row(p)) + " |")
-    if not asked.source:
-        for axis in asked.only or AXES:
-            for value in AXES[axis][2]:
-                found["points"].append(measured(axis, value, asked.repeats, asked.device))
-                print("| " + " | ".join(row(found["points"][-1])) + " |", flush=True)
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    there = {(p["axis"], p["given"]): p for p in found["points"]}
+    for axis in asked.only or AXES:
+        for value in AXES[axis][2]:
+            point = there.get((axis, value))
+            if point is None:
+                point = measured(axis, value, asked.repeats, found["device"])
+                found["points"].append(point)
+                if asked.json:
+                    asked.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            print("| " + " | ".join(row(point)) + " |", flush=True)
     if asked.picture:
         draw(found, asked.picture)
 
