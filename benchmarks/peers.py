@@ -2,7 +2,7 @@
 
 python benchmarks/peers.py --install                make the peers' environments (once)
 python benchmarks/peers.py --json out.json          all cases; what is not installed is skipped
-python benchmarks/peers.py --cases small --only glocal fedjax
+python benchmarks/peers.py --cases small --only ours fedjax
 python benchmarks/peers.py --keep                   the same, and README.md's table made of it
 python benchmarks/peers.py --readme                 README.md's table from what was kept
 

@@ -26,7 +26,7 @@ InPlace = Callable[..., None]
 Made = tuple[InPlace, frozenset[int]]
 """A program, and which of its inputs it does not look at."""
 
-LONG = {"cpu": 10_000, "cuda": 40_000}
+LONG = {"cpu": 5_000, "cuda": 40_000}
 """Steps in all from which compiling pays (docs/speed.md has the numbers): it takes about as long as
 several thousand uncompiled steps of the same model, whatever the model."""
 
