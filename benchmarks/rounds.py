@@ -2,6 +2,7 @@
 
 python benchmarks/rounds.py --json out.json         the cases of ``glocal bench``
 python benchmarks/rounds.py --rule                  what the rule behind ``auto`` rests on
+python benchmarks/rounds.py --rule --compiled       and compiled (minutes for recurrent ones)
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7, help="timed rounds of each contestant")
     parser.add_argument("--rule", action="store_true", help="the cases behind the auto rule")
     parser.add_argument("--only", nargs="+", help="names of the cases to run")
+    parser.add_argument("--compiled", action="store_true", help="time compiled steps as well")
     options = parser.parse_args()
     cases = [
         case
@@ -42,9 +44,16 @@ def main() -> None:
         if not options.only or case.name in options.only
     ]
     with reporter(None) as report:
-        result = run_bench(repeats=options.repeats, cases=cases, progress=report)
+        result = run_bench(
+            repeats=options.repeats, cases=cases, progress=report, compiled=options.compiled
+        )
     rows = [HEADER, *render(result)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
+    if options.compiled:
+        more = [("compiled ms", "its first round s")]
+        for case in result["cases"]:
+            more.append((f"{case['compiled_ms']:.1f}", f"{case['compiled_first_s']:.1f}"))
+        rows = [row + new for row, new in zip(rows, more, strict=True)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
     print(", ".join(f"{k} {v}" for k, v in result["machine"].items()))

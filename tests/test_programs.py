@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch.func import vmap
 
 import toys
-from glocal import rng, tree
+from glocal import engines, rng, tree
 from glocal.data.split import from_counts
 from glocal.engines import (
     Sequential,
@@ -124,6 +124,53 @@ def test_the_rule_looks_at_the_length_of_the_run(monkeypatch: pytest.MonkeyPatch
     assert made == [True]
     resolve("vectorised", job.task, torch.device("cpu")).round(replace(job, ahead=Ahead(enough, 6)))
     assert made == [True]
+
+
+def test_large_dense_models_are_compiled_or_trained_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(engines, "DENSE_LIMIT", 1)
+    monkeypatch.setattr(captured, "_SAID", set())
+    job, cpu, enough = work(needs_loss=True), torch.device("cpu"), compiling.LONG["cpu"]
+    engine = resolve("auto", job.task, cpu)
+    assert engine.name == "sequential"
+    alone = Sequential().round(job)
+
+    def the_same(made: Any) -> bool:
+        both = zip(tree.leaves(made[0].update), tree.leaves(alone[0].update), strict=True)
+        return all(torch.equal(a, b) for a, b in both)
+
+    assert the_same(engine.round(replace(job, ahead=Ahead(enough - 1, 6))))
+    tried = []
+
+    def watched(step: Any, *rest: Any, **options: Any) -> Any:
+        tried.append(True)
+        raise RuntimeError("no compiler")
+
+    # Where it cannot be compiled: as if the run were short, from its first round on.
+    monkeypatch.setattr(compiling, "_compiled", watched)
+    for _ in range(2):
+        made = engine.round(replace(job, ahead=Ahead(enough, 6)))
+        assert the_same(made)
+        assert torch.equal(made[0].loss, alone[0].loss)
+    assert len(tried) == 2  # once, with adding in place and without
+    assert "no compiler" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_large_dense_models_are_compiled_where_the_run_is_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engines, "DENSE_LIMIT", 1)
+    job = replace(work(needs_loss=True), ahead=Ahead(compiling.LONG["cpu"], 6))
+    engine = resolve("auto", job.task, torch.device("cpu"))
+    assert isinstance(engine, Vectorised)
+    made, alone = engine.round(job), Sequential().round(job)
+    close(made, alone)
+    torch.testing.assert_close(made[0].loss, alone[0].loss)
+    assert len(engine.programs) == 1
+    convolutions = Task(toys.group_norm_net())
+    assert resolve("auto", convolutions, torch.device("cpu")) == Sequential()
 
 
 class Remembers(LocalSGD):

@@ -70,7 +70,11 @@ CONTESTANTS = ("loop", "sequential", "vectorised", "auto")
 
 
 def run_bench(
-    *, repeats: int = 7, progress: Report = silent, cases: Sequence[Case] | None = None
+    *,
+    repeats: int = 7,
+    progress: Report = silent,
+    cases: Sequence[Case] | None = None,
+    compiled: bool = False,
 ) -> dict[str, Any]:
     """Time every contestant on every case: the median of ``repeats`` rounds after a warm-up.
 
@@ -78,7 +82,9 @@ def run_bench(
         ``{"machine": {…}, "repeats": …, "cases": [{"name", "case", "parameters", "loop_ms",
         "sequential_ms", "vectorised_ms", "auto_ms", "auto", "loss_loop", …, "difference"}]}``,
         where ``auto`` is the engine the rule chose, ``loss_…`` the loss each contestant ends at,
-        and ``difference`` the largest between the loop's parameters and anybody's.
+        and ``difference`` the largest between the loop's parameters and anybody's. With
+        ``compiled`` also ``compiled_ms`` and ``compiled_first_s``, its first round, in which it is
+        compiled.
 
     Raises:
         RuntimeError: If a contestant did not do the same work.
@@ -91,7 +97,7 @@ def run_bench(
         def tick(done: int, c: int = c) -> None:
             progress("bench", c * (repeats + 1) + done, total)
 
-        results.append(_measure(case, repeats, tick))
+        results.append(_measure(case, repeats, tick, compiled))
     return {"machine": _machine(), "repeats": repeats, "cases": results}
 
 
@@ -125,7 +131,9 @@ Round = Callable[[], Params]
 """One round of the whole cohort: the averaged model."""
 
 
-def _measure(case: Case, repeats: int, tick: Callable[[int], None]) -> dict[str, Any]:
+def _measure(
+    case: Case, repeats: int, tick: Callable[[int], None], compiled: bool
+) -> dict[str, Any]:
     module = models.build(case.model, input_shape=case.input_shape, classes=case.classes)
     task, fed, key = Task(module), data(case), rng.key(1)
     auto = engines.resolve("auto", task, fed.x.device)
@@ -135,7 +143,14 @@ def _measure(case: Case, repeats: int, tick: Callable[[int], None]) -> dict[str,
         "vectorised": engine_round(case, task, fed, key, engines.Vectorised()),
         "auto": engine_round(case, task, fed, key, auto),
     }
-    ends = {who: one_round() for who, one_round in rounds.items()}  # the warm-up
+    if compiled:
+        engine = engines.Vectorised(compiled=True)
+        rounds["compiled"] = engine_round(case, task, fed, key, engine)
+    ends, first = {}, {}
+    for who, one_round in rounds.items():  # the warm-up
+        began = time.perf_counter()
+        ends[who] = one_round()
+        first[who] = time.perf_counter() - began
     losses, difference = same_work(case, task, fed, ends)
     tick(1)
     times: dict[str, list[float]] = {who: [] for who in rounds}
@@ -150,6 +165,7 @@ def _measure(case: Case, repeats: int, tick: Callable[[int], None]) -> dict[str,
         "case": str(case),
         "parameters": sum(p.numel() for p in module.parameters()),
         **{f"{who}_ms": 1e3 * statistics.median(times[who]) for who in rounds},
+        **({"compiled_first_s": first["compiled"]} if compiled else {}),
         "auto": auto.name,
         **{f"loss_{who}": loss for who, loss in losses.items()},
         "difference": difference,

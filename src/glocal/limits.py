@@ -223,6 +223,10 @@ def estimate(
         one, state = footprint(stage.method, task, fed.x, fed.y_train, longest, setting)
         cohort = min(len(fed), max(1, round(setting.fraction * len(fed))))
         now = replace(base, cohort=cohort, rounds=training.last, server=state, one=one)
+        if isinstance(engine, vectorised.Vectorised) and engine.compiles(
+            training.ahead, fed.x.device
+        ):
+            now = replace(now, engine="compiled")
         place = training.storage.place
         if place == "auto":
             yardsticks = 0 if known else len(fed) * base.model

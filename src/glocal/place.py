@@ -88,8 +88,13 @@ def make(
     fed = fed.to(where)
     try_out(task, fed.x, fed.y)
     runner = engines.resolve(engine, task, where)
-    if runner.name != "sequential":
-        try_vectorised(task, fed.x, fed.y)
+    if isinstance(runner, engines.Vectorised):
+        try:
+            try_vectorised(task, fed.x, fed.y)
+        except GlocalError:
+            if runner.short is None:
+                raise
+            runner = runner.short
     digest = hashlib.sha256(label.encode())
     for leaf in task.params.values():
         digest.update(leaf.cpu().numpy().tobytes())

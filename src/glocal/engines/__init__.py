@@ -29,9 +29,12 @@ def choose(task: Task, device: torch.device) -> str:
     """
     if device.type == "cuda":
         return "vectorised"
-    convolutions = any(isinstance(m, nn.modules.conv._ConvNd) for m in task.module.modules())
     size = sum(p.numel() for p in task.module.parameters())
-    return "sequential" if convolutions or size > DENSE_LIMIT else "vectorised"
+    return "sequential" if _convolutions(task) or size > DENSE_LIMIT else "vectorised"
+
+
+def _convolutions(task: Task) -> bool:
+    return any(isinstance(m, nn.modules.conv._ConvNd) for m in task.module.modules())
 
 
 def resolve(name: str, task: Task, device: torch.device) -> Engine:
@@ -39,6 +42,8 @@ def resolve(name: str, task: Task, device: torch.device) -> Engine:
     if name not in NAMES:
         raise unknown("engine", name, NAMES)
     if name == "auto":
-        chosen = choose(task, device)
-        return Sequential() if chosen == "sequential" else Vectorised(compiled=None)
+        if choose(task, device) == "vectorised":
+            return Vectorised(compiled=None)
+        # Compiled, dense layers gain however large they are; convolutions do or do not.
+        return Sequential() if _convolutions(task) else Vectorised(None, None, Sequential())
     return Sequential() if name == "sequential" else Vectorised(compiled=name == "compiled")

@@ -77,6 +77,8 @@ class Program:
         self.times: list[Tensor] = []
         """Which step each block is at; on a GPU they are all at the same one."""
         self.steps: dict[int, InPlace] = {}
+        self.refused = False
+        """Whether a step was to be compiled and could not be."""
         self.apart = [False] * len(self.phases)
         """Whether steps of several blocks can be taken at once: a model's modules cannot."""
         self.draws = [True] * len(self.phases)
@@ -215,6 +217,7 @@ class Program:
                 )
                 self.draws[p] = len(inputs) - KEYS not in unread
                 self.apart[p] = self.narrow and self.steps[p] is not step
+                self.refused |= self.steps[p] is step
         if self.device.type == "cpu":
             self._by_block(p, longest)
             return

@@ -42,6 +42,8 @@ class Vectorised:
     chunk: int | None = None
     compiled: bool | None = False
     """Whether steps are compiled; None: where the run is long enough to pay for it."""
+    short: Sequential | None = None
+    """What trains where steps are not compiled, and looks at models, if not this one."""
     in_blocks: bool = False
     """Work in blocks of fixed shapes also where nothing is compiled or captured."""
     programs: OrderedDict[Any, Program] = field(
@@ -52,11 +54,19 @@ class Vectorised:
 
     @property
     def name(self) -> str:
-        """Those whose results may differ in the last digit have different names."""
+        """As in ``engine="…"``; of what is compiled in long runs only, what it is in short ones."""
+        if self.short is not None:
+            return self.short.name
         return "compiled" if self.compiled else "in blocks" if self.in_blocks else "vectorised"
+
+    def compiles(self, ahead: Ahead, device: torch.device) -> bool:
+        """Whether steps of such a run are compiled."""
+        return pays(ahead.steps, device) if self.compiled is None else self.compiled
 
     def round(self, work: Work) -> tuple[Uplink, Tree]:
         """The cohort's round."""
+        if self.short is not None and not self.compiles(_ahead(work), work.ids.device):
+            return self.short.round(work)
         size = self.chunk or _chunk(work)
         if len(work.ids) <= size:
             return self._round(work)
@@ -95,6 +105,8 @@ class Vectorised:
         self, task: Task, local: Local, down: Downlink, states: Tree, clients: int
     ) -> dict[str, Params]:
         """All clients' candidates at once."""
+        if self.short is not None:
+            return self.short.candidates(task, local, down, states, clients)
 
         def one(client: Tree, _: Tensor) -> dict[str, Params]:
             return local.candidates(task, down, client)
@@ -108,6 +120,8 @@ class Vectorised:
         self, look: Look, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
         """All models at once, each on its own rows, in pieces."""
+        if self.short is not None:
+            return self.short.examine(look, models, x, y, rows)
         with torch.no_grad():
             return self.judging.examine(look, models, x, y, rows)
 
@@ -118,14 +132,19 @@ class Vectorised:
             loss = _received_loss(work)
         stage[0] = "training"
         program = self._program(work)
-        uplink, states = _called(work, stage) if program is None else program.round(work)
+        if program is None:
+            uplink, states = _called(work, stage)
+        else:
+            if self.short is None or not program.refused:
+                uplink, states = program.round(work)
+            if self.short is not None and program.refused:  # known when it has tried
+                return self.short.round(work)
         return replace(uplink, loss=loss), states
 
     def _program(self, work: Work) -> Program | None:
         """The training's program, made at its first round; None: steps are called one by one."""
-        ahead = work.ahead or Ahead(steps=0, cohort=len(work.ids))
-        device = work.ids.device
-        compiles = pays(ahead.steps, device) if self.compiled is None else self.compiled
+        ahead, device = _ahead(work), work.ids.device
+        compiles = self.compiles(ahead, device)
         if device.type != "cuda" and not (compiles or self.in_blocks):
             return None
         # Objects by identity: the program holds them, so no other can have their place.
@@ -136,6 +155,11 @@ class Vectorised:
             self.programs[key] = Program(work, ahead, compiles, _chunk(work))
         self.programs.move_to_end(key)
         return self.programs[key]
+
+
+def _ahead(work: Work) -> Ahead:
+    """What is known of the run; of a round by itself, that it is one."""
+    return work.ahead or Ahead(steps=0, cohort=len(work.ids))
 
 
 def _chunk(work: Work) -> int:
