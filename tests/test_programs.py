@@ -263,6 +263,18 @@ def test_a_compiled_step_is_the_same_step(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_what_takes_minutes_to_compile_is_announced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compiling, "MANY", 10)
+    monkeypatch.setattr(captured, "_SAID", set())
+    Vectorised(compiled=True).round(work())
+    said = capsys.readouterr().err
+    assert "operations takes minutes; --engine vectorised does without" in said
+    assert said.count("\n") == 1
+
+
 def test_where_compiling_fails_it_goes_on_and_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,6 +31,11 @@ LONG = {"cpu": 5_000, "cuda": 40_000}
 several thousand uncompiled steps of the same model, whatever the model."""
 
 
+MANY = 2_000
+"""Operations of a step from which it is said that compiling takes minutes: a recurrent model on 20
+tokens has 2,500 of them and takes more than one."""
+
+
 def pays(steps: int, device: torch.device) -> bool:
     """The rule: of the length of the run and the device alone, never of a clock."""
     return steps >= LONG.get(device.type, sys.maxsize)
@@ -130,6 +135,12 @@ def _compiled(
         if in_place and inputs[0].device.type == "cpu":
             add_in_place(graph.graph, TINY)
             graph.recompile()
+        operations = len(graph.graph.nodes)
+        if operations > MANY:
+            say(
+                f"compiling a training step of {operations:,} operations takes minutes; "
+                "--engine vectorised does without."
+            )
         named = [node for node in graph.graph.nodes if node.op == "placeholder"]
         unread = frozenset(i for i, node in enumerate(named) if not node.users)
         # The cache by the graph as it is traced does not know of rules; the one behind them does.
