@@ -275,6 +275,18 @@ def test_what_takes_minutes_to_compile_is_announced(
     assert said.count("\n") == 1
 
 
+def test_what_takes_too_long_to_compile_is_compiled_only_when_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "MOST", 10)
+    job = replace(work(), ahead=Ahead(compiling.LONG["cpu"], 6))
+    engine = Vectorised(compiled=None)
+    close(engine.round(job), Sequential().round(job))
+    (kept,) = engine.programs.values()
+    assert kept.refused
+    assert capsys.readouterr().err == ""
+
+
 def test_where_compiling_fails_it_goes_on_and_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -294,7 +306,7 @@ def test_where_compiling_fails_it_goes_on_and_says_so(
 def test_a_program_that_comes_out_differently_is_not_used(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def wrong(step: Any, inputs: Any, changed: int, alone: bool, in_place: bool) -> Any:
+    def wrong(step: Any, *_: Any) -> Any:
         """Every update a hundredth too long: next to nothing of the weights."""
 
         def longer(*tensors: Any) -> None:

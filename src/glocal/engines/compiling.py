@@ -7,6 +7,7 @@ compiled, and TorchInductor makes the program: C++ on a CPU, Triton on a GPU. Sh
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,14 @@ MANY = 2_000
 """Operations of a step from which it is said that compiling takes minutes: a recurrent model on 20
 tokens has 2,500 of them and takes more than one."""
 
+MOST = 4_000
+"""Operations of a step up to which ``auto`` compiles it: a C++ compiler takes ever longer for each.
+The same model on 80 tokens has 9,300, and was not done in ten minutes."""
+
+
+class _TooManyError(Exception):
+    """More operations than are compiled without being asked for."""
+
 
 def pays(steps: int, device: torch.device) -> bool:
     """The rule: of the length of the run and the device alone, never of a clock."""
@@ -48,13 +57,15 @@ def compiled(
     *,
     rough: bool = False,
     alone: bool = False,
+    most: float = math.inf,
 ) -> Made:
     """``function`` of tensors like these, compiled, and which of them it does not look at.
 
     Where compiling fails it is as it was. It changes the first ``changed`` of its inputs. Both are
     tried on copies of these, and if a change comes out differently the program is not used: a wrong
     one would be worse than a slow one. ``rough``: it computes in half precision somewhere.
-    ``alone``: one thread runs it, and others may run it at the same time.
+    ``alone``: one thread runs it, and others may run it at the same time. ``most``: operations up
+    to which it is tried at all.
     """
 
     def tried(one: InPlace) -> list[Tensor]:
@@ -64,12 +75,16 @@ def compiled(
 
     try:
         with _quiet():
-            made, unread = _tried(lambda way: _compiled(function, inputs, changed, alone, way))
+            made, unread = _tried(
+                lambda way: _compiled(function, inputs, changed, alone, way, most)
+            )
             ends = zip(inputs[:changed], tried(made), tried(function), strict=True)
             same = all(_same_change(*end, rough) for end in ends if end[0].numel())
         if same:
             return made, unread
         reason = "what was made of it comes out differently"
+    except _TooManyError:
+        return function, frozenset()
     except Exception as error:  # whatever tracing, a missing compiler or a backend raises
         reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
     say(f"the training step cannot be compiled here ({reason[:160]}): it goes on uncompiled.")
@@ -80,6 +95,8 @@ def _tried(make: Callable[[bool], Made]) -> Made:
     """With gradients added in place, or without where this torch does not know how."""
     try:
         return _twice(lambda: make(True))
+    except _TooManyError:
+        raise
     except Exception:
         return _twice(lambda: make(False))
 
@@ -111,7 +128,12 @@ def _same_change(before: Tensor, made: Tensor, plain: Tensor, rough: bool) -> bo
 
 
 def _compiled(
-    function: InPlace, inputs: Sequence[Tensor], changed: int, alone: bool, in_place: bool
+    function: InPlace,
+    inputs: Sequence[Tensor],
+    changed: int,
+    alone: bool,
+    in_place: bool,
+    most: float,
 ) -> Made:
     # Imported here: the compiler takes seconds to import, and most runs are too short for it.
     from torch._functorch import config as functorch
@@ -136,6 +158,8 @@ def _compiled(
             add_in_place(graph.graph, TINY)
             graph.recompile()
         operations = len(graph.graph.nodes)
+        if operations > most:
+            raise _TooManyError
         if operations > MANY:
             say(
                 f"compiling a training step of {operations:,} operations takes minutes; "

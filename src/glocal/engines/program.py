@@ -10,6 +10,7 @@ step costs one launch, whatever the model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from glocal.engines.base import Ahead, Work
 from glocal.engines.batches import Cuts, Room, plan
 from glocal.engines.blocks import Layout, cached, width
 from glocal.engines.captured import Captured, record
-from glocal.engines.compiling import InPlace, compiled
+from glocal.engines.compiling import MOST, InPlace, compiled
 from glocal.engines.threads import workers
 from glocal.local import Phase
 from glocal.task import Task
@@ -48,10 +49,12 @@ class _Plan:
 class Program:
     """All rounds of one training: one client half on one federation."""
 
-    def __init__(self, work: Work, ahead: Ahead, compiles: bool, widest: int) -> None:
+    def __init__(self, work: Work, ahead: Ahead, compiles: bool, widest: int, asked: bool) -> None:
         self.task, self.local, self.fed = work.task, work.local, work.fed
         self.device = work.ids.device
         self.compiles = compiles
+        self.most = math.inf if asked else MOST
+        """Operations of a step up to which it is compiled: any number, where that was asked for."""
         self.phases = self.local.phases
         self.rooms = [Room.of(self.fed.train, p, self.local.batch_size) for p in self.phases]
         longest = max(range(len(self.phases)), key=lambda p: self.rooms[p].steps)
@@ -78,7 +81,8 @@ class Program:
         """Which step each block is at; on a GPU they are all at the same one."""
         self.steps: dict[int, InPlace] = {}
         self.refused = False
-        """Whether a step was to be compiled and could not be."""
+        """Whether a step was to be compiled and could not be, on a CPU: blocks that fit a core's
+        cache are then no gain, but many small calls."""
         self.apart = [False] * len(self.phases)
         """Whether steps of several blocks can be taken at once: a model's modules cannot."""
         self.draws = [True] * len(self.phases)
@@ -93,8 +97,10 @@ class Program:
         self.lay = [Captured(lay, self.device, pure=False) for lay in lays]
         self.finish = Captured(self._finish, self.device)
 
-    def round(self, work: Work) -> tuple[Uplink, Tree]:
-        """A cohort's updates and new states."""
+    def round(self, work: Work) -> tuple[Uplink, Tree] | None:
+        """A cohort's updates and new states; None: what makes blocks worth it cannot be had."""
+        if self.refused:
+            return None
         layout = self.layouts.get(len(work.ids))
         if layout is None:
             layout = Layout.of(self.counts[work.ids.cpu()], self.width, self.device)
@@ -113,7 +119,8 @@ class Program:
         self.begin({**cohort, "states": states})
         for p in range(len(self.phases)):
             self.lay[p](cohort)
-            self._train(p, layout)
+            if not self._train(p, layout):
+                return None
         sent = self.finish(cohort)
         if layout.moved:
             update, states, extra = (tree.row(part, layout.places) for part in sent)
@@ -201,8 +208,8 @@ class Program:
 
         return lay
 
-    def _train(self, p: int, layout: Layout) -> None:
-        """All steps of a phase."""
+    def _train(self, p: int, layout: Layout) -> bool:
+        """All steps of a phase, or none."""
         longest = self._longest(p, layout)
         for clock in self.times:  # a phase before this one left them where it ended
             clock.zero_()
@@ -213,19 +220,22 @@ class Program:
                 inputs = self._inputs(p, 0)
                 rough = self.task.precision != "single"
                 self.steps[p], unread = compiled(
-                    step, inputs, changed, rough=rough, alone=self.narrow
+                    step, inputs, changed, rough=rough, alone=self.narrow, most=self.most
                 )
                 self.draws[p] = len(inputs) - KEYS not in unread
                 self.apart[p] = self.narrow and self.steps[p] is not step
-                self.refused |= self.steps[p] is step
+                self.refused |= self.steps[p] is step and self.device.type == "cpu"
+        if self.refused:
+            return False
         if self.device.type == "cpu":
             self._by_block(p, longest)
-            return
+            return True
         for t in range(longest[0]):
             live = sum(steps > t for steps in longest)
             if (p, live) not in self.graphs:
                 self.graphs[p, live] = self._advancing(p, live)
             self.graphs[p, live]()
+        return True
 
     def _by_block(self, p: int, longest: list[int]) -> None:
         """One block after another, or several at once where a step is a program of its own."""

@@ -132,13 +132,10 @@ class Vectorised:
             loss = _received_loss(work)
         stage[0] = "training"
         program = self._program(work)
-        if program is None:
-            uplink, states = _called(work, stage)
-        else:
-            if self.short is None or not program.refused:
-                uplink, states = program.round(work)
-            if self.short is not None and program.refused:  # known when it has tried
-                return self.short.round(work)
+        made = None if program is None else program.round(work)
+        if made is None and self.short is not None:
+            return self.short.round(work)
+        uplink, states = made or _called(work, stage)
         return replace(uplink, loss=loss), states
 
     def _program(self, work: Work) -> Program | None:
@@ -152,7 +149,7 @@ class Vectorised:
         if key not in self.programs:
             while len(self.programs) >= KEPT:
                 self.programs.popitem(last=False)
-            self.programs[key] = Program(work, ahead, compiles, _chunk(work))
+            self.programs[key] = Program(work, ahead, compiles, _chunk(work), bool(self.compiled))
         self.programs.move_to_end(key)
         return self.programs[key]
 
