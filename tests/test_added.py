@@ -70,6 +70,11 @@ def reshaped(w: Tensor, a: Tensor, b: Tensor, rate: Tensor, live: Tensor) -> Non
     w.copy_(torch.where(live.view(-1, 1, 1), moved, w))
 
 
+def masked(w: Tensor, a: Tensor, b: Tensor, rate: Tensor, live: Tensor) -> None:
+    moved = torch.addcmul(w, torch.bmm(a.mT, b), rate)
+    w.copy_(torch.where(w > 0, moved, w))
+
+
 Step = Callable[..., None]
 
 
@@ -93,7 +98,7 @@ def test_a_step_of_descent_is_added_in_place(step: Step) -> None:
     assert torch.equal(here[0][1], drawn()[0][1])  # who is done
 
 
-@pytest.mark.parametrize("step", [looked_at, of_own_rates, from_elsewhere, reshaped])
+@pytest.mark.parametrize("step", [looked_at, of_own_rates, from_elsewhere, reshaped, masked])
 def test_anything_else_stays_as_it_is(step: Step) -> None:
     graph, times = traced(step)
     assert times == 0

@@ -65,7 +65,7 @@ class _Found:
             (start, product), rate = moved.args, moved.kwargs.get("alpha", 1)
         else:
             return None
-        if start is not weights or len(_shape(live)) != 3 or _shape(product) != _shape(weights):
+        if start is not weights or _shape(live)[1:] != (1, 1) or _shape(product) != _shape(weights):
             return None
         factors = _factors(product)
         return cls(weights, live, rate, *factors) if factors else None
