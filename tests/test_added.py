@@ -109,6 +109,26 @@ def test_anything_else_stays_as_it_is(step: Step) -> None:
         assert torch.equal(a, b)
 
 
+def test_factors_are_taken_before_anything_is_written() -> None:
+    """As in low-rank layers: what one is multiplied with is the other, and both are trained."""
+
+    def low_rank(w: Tensor, a: Tensor, b: Tensor, rate: Tensor, live: Tensor) -> None:
+        mask = live.view(-1, 1, 1)
+        moved_b = torch.addcmul(b, torch.bmm(a, w), rate)
+        moved = torch.addcmul(w, torch.bmm(a.mT, b), rate)
+        new_b, new = torch.where(mask, moved_b, b), torch.where(mask, moved, w)
+        b.copy_(new_b)
+        w.copy_(new)
+
+    graph, times = traced(low_rank)
+    assert times == 2
+    here, there = drawn(), drawn()
+    graph(*here)
+    low_rank(*there)
+    for one, other in zip(here[:3], there[:3], strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_small_products_are_left_to_the_compiler() -> None:
     size = ROWS * TERMS * COLUMNS
     assert traced(of_rates, size)[1] == 0
@@ -124,13 +144,44 @@ def test_who_is_done_gains_nothing_whatever_it_sees() -> None:
     assert tensors[0].isfinite().all()
 
 
-def dense() -> Work:
-    """Layers of which some are large enough, clients of very different sizes."""
-    model = toys.seeded(
-        lambda: nn.Sequential(
-            nn.Linear(60, 70), nn.ReLU(), nn.Linear(70, 50), nn.ReLU(), nn.Linear(50, 3)
-        )
+def layers() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(60, 70), nn.ReLU(), nn.Linear(70, 50), nn.ReLU(), nn.Linear(50, 3)
     )
+
+
+class LowRank(nn.Module):
+    """``x (W + B A)ᵀ`` with ``B`` zero at first, as it is done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(50, 60) / 8)
+        self.a = nn.Parameter(torch.randn(16, 60) / 8)
+        self.b = nn.Parameter(torch.zeros(50, 16))
+        self.head = nn.Linear(50, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(torch.relu(x @ (self.w + self.b @ self.a).T))
+        return out
+
+
+class Centred(nn.Module):
+    """With a buffer, a layer that is not trained, and a tensor made on the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.full((60,), 0.3))
+        self.first = nn.Linear(60, 60).requires_grad_(False)
+        self.rest = layers()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.rest(torch.relu(self.first(x - self.mean)))
+        return out * torch.tensor([1.0, 2.0, 0.5])
+
+
+def dense(build: Callable[[], nn.Module] = layers) -> Work:
+    """Layers of which some are large enough, clients of very different sizes."""
+    model = toys.seeded(build)
     owner = [k for k, size in enumerate((5, 31, 12)) for _ in range(size)]
     x = rng.normal(rng.key(7), (len(owner), 60))
     fed = federation(x, x[:, :3].argmax(1), clients=owner)
@@ -162,6 +213,23 @@ def test_a_compiled_step_adds_in_place(
     job = dense()
     close(Vectorised(compiled=True).round(job), Sequential().round(job))
     assert seen == [2]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("narrow", [True, False])
+@pytest.mark.parametrize("build", [LowRank, Centred])
+def test_compiled_steps_of_unusual_models(
+    build: Callable[[], nn.Module],
+    narrow: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(blocks, "CACHE", 1 if narrow else 2**30)
+    job = dense(build)
+    engine = Vectorised(compiled=True)
+    for _ in range(2):
+        close(engine.round(job), Sequential().round(job))
     assert capsys.readouterr().err == ""
 
 

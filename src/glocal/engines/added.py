@@ -32,14 +32,15 @@ def add_in_place(graph: Graph, least: int) -> None:
     for end in graph.find_nodes(op="call_function", target=aten.copy_.default):
         found = _Found.at(end)
         if found is not None and found.size > least:
-            with graph.inserting_before(end):
-                found.add(graph)
+            found.add(graph, end)
             graph.erase_node(end)
     graph.eliminate_dead_code()
 
 
 @dataclass(frozen=True)
 class _Found:
+    moved: Node
+    """The sum."""
     weights: Node
     live: Node
     """Who is still at work."""
@@ -68,23 +69,28 @@ class _Found:
         if start is not weights or _shape(live)[1:] != (1, 1) or _shape(product) != _shape(weights):
             return None
         factors = _factors(product)
-        return cls(weights, live, rate, *factors) if factors else None
+        return cls(chosen, weights, live, rate, *factors) if factors else None
 
     @property
     def size(self) -> int:
         """Multiplications for a client."""
         return math.prod(_shape(self.a)[1:]) * _shape(self.b)[2]
 
-    def add(self, graph: Graph) -> None:
+    def add(self, graph: Graph, end: Node) -> None:
         def call(operation: Any, *args: Any) -> Node:
             return graph.call_function(operation, args)
 
-        # Who is done adds nothing: zero times zero, whatever it saw.
-        a = call(aten.where.ScalarOther, self.live, call(aten.mul.Tensor, self.a, self.rate), 0.0)
-        b = call(aten.where.ScalarOther, self.live, self.b, 0.0)
-        if self.turned:
-            a, b = (call(aten.transpose.int, factor, 1, 2) for factor in (b, a))
-        call(_operation(), self.weights, a, b)
+        # Where the sum was, not where it is written: a factor may be a view of other weights, which
+        # are written before these.
+        with graph.inserting_before(self.moved):
+            # Who is done adds nothing: zero times zero, whatever it saw.
+            scaled = call(aten.mul.Tensor, self.a, self.rate)
+            a = call(aten.where.ScalarOther, self.live, scaled, 0.0)
+            b = call(aten.where.ScalarOther, self.live, self.b, 0.0)
+            if self.turned:
+                a, b = (call(aten.transpose.int, factor, 1, 2) for factor in (b, a))
+        with graph.inserting_before(end):
+            call(_operation(), self.weights, a, b)
 
 
 def _factors(product: Any) -> tuple[Node, Node, bool] | None:
@@ -108,8 +114,8 @@ def _alone(node: Any, target: Any = None) -> bool:
     return found and target in (None, node.target)
 
 
-def _shape(node: Node) -> tuple[int, ...]:
-    return tuple(node.meta["val"].shape)
+def _shape(node: Node | float) -> tuple[int, ...]:
+    return tuple(node.meta["val"].shape) if isinstance(node, Node) else ()
 
 
 @cache

@@ -62,15 +62,17 @@ def compiled(
     """``function`` of tensors like these, compiled, and which of them it does not look at.
 
     Where compiling fails it is as it was. It changes the first ``changed`` of its inputs. Both are
-    tried on copies of these, and if a change comes out differently the program is not used: a wrong
-    one would be worse than a slow one. ``rough``: it computes in half precision somewhere.
+    tried on copies of these, two steps (what begins at zero hides errors in the first), and if a
+    change comes out differently the program is not used: a wrong one would be worse than a slow
+    one. ``rough``: it computes in half precision somewhere.
     ``alone``: one thread runs it, and others may run it at the same time. ``most``: operations up
     to which it is tried at all.
     """
 
     def tried(one: InPlace) -> list[Tensor]:
         own = [t.clone() for t in inputs[:changed]]
-        one(*own, *inputs[changed:])
+        for _ in range(2):
+            one(*own, *inputs[changed:])
         return own
 
     try:
@@ -156,7 +158,6 @@ def _compiled(
         graph.graph.eliminate_dead_code()
         if in_place and inputs[0].device.type == "cpu":
             add_in_place(graph.graph, TINY)
-            graph.recompile()
         operations = len(graph.graph.nodes)
         if operations > most:
             raise _TooManyError
@@ -167,6 +168,10 @@ def _compiled(
             )
         named = [node for node in graph.graph.nodes if node.op == "placeholder"]
         unread = frozenset(i for i, node in enumerate(named) if not node.users)
+        constants = _lifted(graph)
+        for constant, node in constants.items():
+            node.meta["val"] = mode.from_tensor(constant, static_shapes=True)
+            shapes.append(node.meta["val"])
         # The cache by the graph as it is traced does not know of rules; the one behind them does.
         with (
             config.patch(_settings(config, inputs[0].device, alone)),
@@ -174,19 +179,40 @@ def _compiled(
         ):
             kept: list[Any] = []
 
-            def inner(*args: Any, **options: Any) -> Any:
-                kept.append(compile_fx_inner(*args, **options))
+            def inner(lowered: Any, given: Sequence[Any], **options: Any) -> Any:
+                if len(given) != len(shapes):  # it would read what nobody gives it
+                    raise RuntimeError("it takes other inputs than it was traced with")
+                kept.append(compile_fx_inner(lowered, given, **options))
                 return kept[-1]
 
             rules = _rules(inputs[0].device)
             program: Any = compile_fx(graph, shapes, inner_compile=inner, decompositions=rules)
             copies = (t.clone() for t in inputs[:changed])
-            program(*copies, *inputs[changed:])  # the first call makes it
+            program(*copies, *inputs[changed:], *constants)  # the first call makes it
     (innermost,) = kept  # what is around it is for programs that are differentiated
-    return _called(innermost), unread
+    return _called(innermost, list(constants)), unread
 
 
-def _called(program: Any) -> InPlace:
+def _lifted(graph: Any) -> dict[Tensor, Any]:
+    """A model's buffers and the like, which a trace holds, as further inputs of it."""
+    last = [node for node in graph.graph.nodes if node.op == "placeholder"][-1]
+    inputs: dict[Tensor, Any] = {}
+    for node in graph.graph.find_nodes(op="get_attr"):
+        value = getattr(graph, node.target)
+        if not isinstance(value, Tensor):
+            continue
+        if value not in inputs:
+            with graph.graph.inserting_after(last):
+                inputs[value] = last = graph.graph.placeholder(f"constant_{len(inputs)}")
+        node.replace_all_uses_with(inputs[value])
+        graph.graph.erase_node(node)
+    for name in [*graph._buffers, *graph._parameters]:  # else they would be inputs once more
+        delattr(graph, name)
+    graph.recompile()
+    return inputs
+
+
+def _called(program: Any, constants: Sequence[Tensor]) -> InPlace:
     """The way into a program that takes Python the least time.
 
     Threads that each run one wait for each other whenever two of them are in Python at once, and
@@ -194,9 +220,9 @@ def _called(program: Any) -> InPlace:
     """
     entry = getattr(program.current_callable, "__globals__", {}).get("inductor_entry")
     if entry is None:  # not made of C++ alone
-        return lambda *tensors: program(list(tensors))
+        return lambda *tensors: program([*tensors, *constants])
     handles = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors
-    return lambda *tensors: entry(handles(list(tensors)))
+    return lambda *tensors: entry(handles([*tensors, *constants]))
 
 
 THIN = 16
