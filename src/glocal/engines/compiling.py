@@ -62,28 +62,31 @@ def compiled(
     """``function`` of tensors like these, compiled, and which of them it does not look at.
 
     Where compiling fails it is as it was. It changes the first ``changed`` of its inputs. Both are
-    tried on copies of these, two steps (what begins at zero hides errors in the first), and if a
-    change comes out differently the program is not used: a wrong one would be worse than a slow
-    one. ``rough``: it computes in half precision somewhere.
+    tried on copies of these, and from where the function leads (what is zero at first may hide an
+    error), and if a change comes out differently the program is not used: a wrong one would be
+    worse than a slow one. ``rough``: it computes in half precision somewhere.
     ``alone``: one thread runs it, and others may run it at the same time. ``most``: operations up
     to which it is tried at all.
     """
 
-    def tried(one: InPlace) -> list[Tensor]:
-        own = [t.clone() for t in inputs[:changed]]
-        for _ in range(2):
-            one(*own, *inputs[changed:])
+    def tried(one: InPlace, start: Sequence[Tensor]) -> list[Tensor]:
+        own = [t.clone() for t in start]
+        one(*own, *inputs[changed:])
         return own
+
+    def same(made: InPlace, start: Sequence[Tensor], end: Sequence[Tensor]) -> bool:
+        all_three = zip(start, tried(made, start), end, strict=True)
+        return all(_same_change(*one, rough) for one in all_three if one[0].numel())
 
     try:
         with _quiet():
             made, unread = _tried(
                 lambda way: _compiled(function, inputs, changed, alone, way, most)
             )
-            ends = zip(inputs[:changed], tried(made), tried(function), strict=True)
-            same = all(_same_change(*end, rough) for end in ends if end[0].numel())
-        if same:
-            return made, unread
+            first = tried(function, inputs[:changed])
+            second = tried(function, first)
+            if same(made, inputs[:changed], first) and same(made, first, second):
+                return made, unread
         reason = "what was made of it comes out differently"
     except _TooManyError:
         return function, frozenset()
