@@ -39,8 +39,8 @@ def add_in_place(graph: Graph, least: int) -> None:
 
 @dataclass(frozen=True)
 class _Found:
-    moved: Node
-    """The sum."""
+    chosen: Node
+    """The ``where``: the sum, or the weights as they were."""
     weights: Node
     live: Node
     """Who is still at work."""
@@ -82,7 +82,7 @@ class _Found:
 
         # Where the sum was, not where it is written: a factor may be a view of other weights, which
         # are written before these.
-        with graph.inserting_before(self.moved):
+        with graph.inserting_before(self.chosen):
             # Who is done adds nothing: zero times zero, whatever it saw.
             scaled = call(aten.mul.Tensor, self.a, self.rate)
             a = call(aten.where.ScalarOther, self.live, scaled, 0.0)

@@ -31,14 +31,13 @@ LONG = {"cpu": 5_000, "cuda": 40_000}
 """Steps in all from which compiling pays (docs/speed.md has the numbers): it takes about as long as
 several thousand uncompiled steps of the same model, whatever the model."""
 
-
 MANY = 2_000
 """Operations of a step from which it is said that compiling takes minutes: a recurrent model on 20
-tokens has 2,500 of them and takes more than one."""
+tokens has 2,500 of them and takes one (docs/speed.md)."""
 
 MOST = 4_000
-"""Operations of a step up to which ``auto`` compiles it: a C++ compiler takes ever longer for each.
-The same model on 80 tokens has 9,300, and was not done in ten minutes."""
+"""Operations of a step up to which ``auto`` compiles it: a C++ compiler takes ever longer for
+each, as it makes one function of them."""
 
 
 class _TooManyError(Exception):
