@@ -25,7 +25,7 @@ test: $(READY) ## all tests, on all cores, with coverage
 	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
 
 test-compiled: $(READY) ## every method with its steps compiled; needs a C++ compiler
-	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/test_compiled.py
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/engines/test_compiled.py
 
 check: $(READY) ## format, lint, types
 	$(BIN)/ruff format --check .

@@ -25,10 +25,10 @@ from typing import Any
 import torch
 
 import glocal
-from glocal import tree
-from glocal.method import as_plan
+from glocal.core import tree
+from glocal.experiment.config import Order
 from glocal.methods import resolve
-from glocal.order import Order
+from glocal.slots.method import as_plan
 
 CLIENTS = tuple(10**power for power in range(2, 7))
 SAMPLED = (100, 1000)

@@ -26,11 +26,11 @@ from pathlib import Path
 import torch
 
 import glocal
-from glocal import rng, tree
-from glocal.method import as_plan
+from glocal.core import rng, tree
+from glocal.experiment.config import Order
 from glocal.methods import resolve
-from glocal.order import Order
-from glocal.train import Progress, Training
+from glocal.slots.method import as_plan
+from glocal.training.loop import Progress, Training
 
 MODEL, METHOD = "mlp(512, 256, 256, 128)", "ditto(lr=0.05, epochs=1)"
 EXAMPLES, FEATURES, CLASSES = 20, 784, 10

@@ -28,10 +28,13 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from glocal import bench, engines, models, rng, tree
-from glocal.bench import Case
+from glocal import engines
+from glocal.core import rng, tree
 from glocal.engines.base import padded_rows
-from glocal.task import Task, cross_entropy
+from glocal.nn import models
+from glocal.nn.task import Task, cross_entropy
+from glocal.studies import bench
+from glocal.studies.bench import Case
 
 CASES = (
     Case("mlp-100", "mlp(512, 256, 256, 128)", (784,), 100, 600, 10, momentum=0.9),

@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from glocal.bench import TOLERANCE, plain_loop
+from glocal.studies.bench import TOLERANCE, plain_loop
 from peers import nets, ours
 from peers.cases import Case, drawn
 from peers.harness import machine

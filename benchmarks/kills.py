@@ -147,10 +147,10 @@ def ready() -> None:
     import torch
 
     import glocal
-    import glocal.cli
-    import glocal.commands.training
-    import glocal.workers
-    from glocal.settings import Settings
+    import glocal.cli.app
+    import glocal.cli.commands.training
+    import glocal.runs.parallel
+    from glocal.runs.settings import Settings
 
     torch.set_num_threads(1)
     # The first vectorised call loads a good part of torch.
@@ -166,7 +166,7 @@ def child(command: list[str], before: Callable[[], None] = lambda: None) -> int:
         return pid
     code = 1
     try:
-        from glocal import cli
+        from glocal.cli import app as cli
 
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
@@ -209,7 +209,7 @@ def dying(where: str, nth: int) -> Callable[[], None]:
         def die() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
-        from glocal import vault
+        from glocal.training import checkpoint_files as vault
 
         fsync, replace, parts = os.fsync, Path.replace, vault._parts
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import glocal
-from glocal import rng
-from glocal.method import as_plan
+from glocal.core import rng
+from glocal.experiment.config import Order
 from glocal.methods import resolve
-from glocal.order import Order
+from glocal.slots.method import as_plan
 
 CASES: tuple[tuple[str, str, str, int, int], ...] = (
     # method, model, engine, clients, clients in a round

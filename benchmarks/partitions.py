@@ -15,10 +15,10 @@ import sys
 import torch
 from scipy import stats
 
-from glocal.progress import silent
-from glocal.settings import Settings
-from glocal.show import table
-from glocal.workers import train_all
+from glocal.core.progress import silent
+from glocal.report.tables import table
+from glocal.runs.parallel import train_all
+from glocal.runs.settings import Settings
 
 PERSONAL = [
     "fedavg",

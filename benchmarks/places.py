@@ -16,10 +16,11 @@ import time
 import torch
 
 import glocal
-from glocal import storage, tree
-from glocal.method import as_plan
+from glocal.core import tree
+from glocal.experiment.config import Order
 from glocal.methods import resolve
-from glocal.order import Order
+from glocal.slots.method import as_plan
+from glocal.training.client_state import placement as storage
 
 PLACES = ("device", "host", "disk")
 EXAMPLES, FEATURES, CLASSES = 20, 784, 10

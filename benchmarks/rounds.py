@@ -11,8 +11,8 @@ import argparse
 import json
 from pathlib import Path
 
-from glocal.bench import CASES, HEADER, Case, render, run_bench
-from glocal.progress import reporter
+from glocal.core.progress import reporter
+from glocal.studies.bench import CASES, HEADER, Case, render, run_bench
 
 RULE = (
     Case("64-32-10, 10", "mlp(32)", (64,), clients=10, examples=40, batch_size=10),

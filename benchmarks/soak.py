@@ -20,11 +20,11 @@ from pathlib import Path
 import torch
 
 import glocal
-from glocal.checkpoint import Keeping
-from glocal.method import as_plan
+from glocal.experiment.config import Order
 from glocal.methods import resolve
-from glocal.order import Order
-from glocal.train import Progress
+from glocal.slots.method import as_plan
+from glocal.training.checkpoint import Keeping
+from glocal.training.loop import Progress
 
 METHODS = ("fedavg", "ditto", "scaffold")
 ENGINES = ("vectorised", "sequential")

@@ -32,18 +32,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal import federation, load, models, rng, tree
-from glocal.clients import ClientStore
+from glocal import federation, load
+from glocal.core import rng, tree
 from glocal.data.federation import Federation
 from glocal.engines import Sequential, Vectorised
-from glocal.evaluate import outcomes
-from glocal.ledger import Ledger
-from glocal.method import as_plan
+from glocal.evaluation import synthetic_data as judge
+from glocal.evaluation.communication import Ledger
+from glocal.evaluation.evaluate import outcomes
+from glocal.experiment import contact_sheet as sheet
 from glocal.methods import resolve
-from glocal.sampling import Fixed
-from glocal.synthetic import judge, sheet
-from glocal.task import Task
-from glocal.train import Progress, Training
+from glocal.nn import models
+from glocal.nn.task import Task
+from glocal.slots.method import as_plan
+from glocal.training.client_state.store import ClientStore
+from glocal.training.loop import Progress, Training
+from glocal.training.sampling import Fixed
 
 RESNET = "resnet10(width={},activation=silu,spectral=true)"
 MNIST = {

@@ -17,12 +17,12 @@ import time
 
 import torch
 
-from glocal import rng, tree
-from glocal.method import Method, as_plan
+from glocal.core import rng, tree
+from glocal.core.types import Uplink
 from glocal.methods import resolve
-from glocal.show import table
-from glocal.types import Uplink
-from glocal.weighting import Setting
+from glocal.report.tables import table
+from glocal.slots.method import Method, as_plan
+from glocal.slots.weighting import Setting
 
 CASES = [
     (spec, K)

@@ -47,7 +47,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_command_shown_exists():
-    from glocal.cli import app
+    from glocal.cli.app import app
 
     known = {command.callback.__name__ for command in app.registered_commands if command.callback}
     known |= {str(group.name) for group in app.registered_groups}

@@ -58,7 +58,7 @@ def test_importing_the_package_does_not_wait_for_torch() -> None:
 def test_the_core_runs_with_torch_and_numpy_alone() -> None:
     """Importing, a federation of one's own, a run, and the conformance kit's module."""
     code = HIDDEN.format(blocked=set(HEAVY)) + (
-        "import torch, glocal, glocal.testing, glocal.engines, glocal.augment, glocal.nn\n"
+        "import torch, glocal, glocal.testing, glocal.engines, glocal.nn.augment, glocal.nn\n"
         "fed = glocal.testing.ragged()\n"
         "alone = 'local(max_epochs=1)'\n"
         "run = glocal.fit('fedprox', fed, model='mlp(4)', rounds=1, yardstick=alone)\n"

@@ -12,18 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glocal import rng, tree
+from glocal.core import rng, tree
+from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree, Uplink
 from glocal.data.federation import Federation, federation
-from glocal.local import LocalSGD, Phase
-from glocal.memory import Memory
-from glocal.method import Method, Plan, Stage
 from glocal.methods.fedavg import fedavg
-from glocal.nn import LSTM, Dropout, group_norm
-from glocal.optim import Optimizer, sgd
-from glocal.sharing import all_but_last, last, layers
-from glocal.task import Task
-from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree, Uplink
-from glocal.weighting import Setting, Weighting
+from glocal.nn.layers import LSTM, Dropout, group_norm
+from glocal.nn.optim import Optimizer, sgd
+from glocal.nn.task import Task
+from glocal.slots.client import LocalSGD, Phase
+from glocal.slots.method import Method, Plan, Stage
+from glocal.slots.server_memory import Memory
+from glocal.slots.sharing import all_but_last, last, layers
+from glocal.slots.weighting import Setting, Weighting
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from glocal import rng
-from glocal.bench import RATE, plain_loop
-from glocal.engines.batches import plan
-from glocal.task import cross_entropy
-from glocal.train import COHORT, WORK
+from glocal.core import rng
+from glocal.engines.batching import plan
+from glocal.nn.task import cross_entropy
+from glocal.studies.bench import RATE, plain_loop
+from glocal.training.loop import COHORT, WORK
 from peers import nets, ours
 from peers.work import Arrays, Work
 

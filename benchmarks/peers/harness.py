@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glocal.bench import TOLERANCE
+from glocal.studies.bench import TOLERANCE
 from peers import cases
 from peers.work import Arrays, Work, load_params
 

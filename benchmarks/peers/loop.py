@@ -1,10 +1,10 @@
-"""A plain PyTorch loop, as people write it (:func:`glocal.bench.plain_loop`)."""
+"""A plain PyTorch loop, as people write it (:func:`glocal.studies.bench.plain_loop`)."""
 
 from __future__ import annotations
 
 import torch
 
-from glocal.bench import plain_loop
+from glocal.studies.bench import plain_loop
 from peers import nets
 from peers.work import Turns, Work
 

@@ -6,12 +6,12 @@ import torch
 
 from glocal.data.federation import Federation
 from glocal.data.split import from_counts
-from glocal.method import as_plan
+from glocal.experiment.config import Order
+from glocal.experiment.repeat import threads_for
+from glocal.experiment.setup import Place
 from glocal.methods.fedavg import fedavg
-from glocal.order import Order
-from glocal.place import Place
-from glocal.repeat import threads_for
-from glocal.train import Training
+from glocal.slots.method import as_plan
+from glocal.training.loop import Training
 from peers.work import Turns, Work
 
 ROUNDS = 200

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from glocal.core.version import VERSION
+
 if TYPE_CHECKING:
+    from glocal.core.errors import ClientError, GlocalError
     from glocal.data.federation import Federation, federation
     from glocal.data.loading import load
-    from glocal.errors import ClientError, GlocalError
-    from glocal.fitting import Run, fit
-    from glocal.method import Method, Plan, Stage
+    from glocal.experiment.fit import Run, fit
     from glocal.methods import methods
+    from glocal.slots.method import Method, Plan, Stage
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOME = {
-    "ClientError": "glocal.errors",
+    "ClientError": "glocal.core.errors",
     "Federation": "glocal.data",
-    "GlocalError": "glocal.errors",
-    "Method": "glocal.method",
-    "Plan": "glocal.method",
-    "Run": "glocal.fitting",
-    "Stage": "glocal.method",
+    "GlocalError": "glocal.core.errors",
+    "Method": "glocal.slots.method",
+    "Plan": "glocal.slots.method",
+    "Run": "glocal.experiment.fit",
+    "Stage": "glocal.slots.method",
     "federation": "glocal.data",
-    "fit": "glocal.fitting",
+    "fit": "glocal.experiment.fit",
     "load": "glocal.data",
     "methods": "glocal.methods",
 }

@@ -1,5 +1,5 @@
 """``python -m glocal`` is ``glocal``."""
 
-from glocal.cli import main
+from glocal.cli.app import main
 
 main()

@@ -22,22 +22,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glocal import models, rng, server, tree
-from glocal.checkpoint import packed, unpacked
+from glocal.core import rng, tree
+from glocal.core.errors import GlocalError
+from glocal.core.types import Downlink, Params, Tree, Uplink
 from glocal.data.federation import Federation, federation
 from glocal.engines import Engine, Sequential, Vectorised, Work
 from glocal.engines.base import Ahead, Look
-from glocal.errors import GlocalError
-from glocal.evaluate import outcomes
-from glocal.local import Local
-from glocal.method import Method, Plan, as_plan
+from glocal.evaluation.evaluate import outcomes
+from glocal.evaluation.summary import pool_is_valid
 from glocal.methods import resolve
-from glocal.results import pool_is_valid
-from glocal.sampling import Fixed, Sampler
-from glocal.task import Augment, Task
-from glocal.train import COHORT, Progress, Training
-from glocal.types import Downlink, Params, Tree, Uplink
-from glocal.vault import Series
+from glocal.nn import models
+from glocal.nn.task import Augment, Task
+from glocal.slots.client import Local
+from glocal.slots.method import Method, Plan, as_plan
+from glocal.training import server
+from glocal.training.checkpoint import packed, unpacked
+from glocal.training.checkpoint_files import Series
+from glocal.training.loop import COHORT, Progress, Training
+from glocal.training.sampling import Fixed, Sampler
 
 SIZES = (5, 9, 14, 23, 41, 12)
 """Examples of each client of the federation that is used where none is given."""

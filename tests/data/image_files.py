@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glocal.data.formats import BATCHES, IDX, Arrays
-from glocal.data.imageset import ImageSet
+from glocal.data.datasets.formats import BATCHES, IDX, Arrays
+from glocal.data.datasets.image_dataset import ImageSet
 
 Files = dict[str, bytes]
 

@@ -13,9 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glocal.data import Federation, federation, load, sources
+from glocal.core.errors import GlocalError
+from glocal.data import Federation, federation, load
+from glocal.data.datasets import registry as sources
 from glocal.data.split import Split, arcs
-from glocal.errors import GlocalError
 
 few = settings(max_examples=25, deadline=None)
 

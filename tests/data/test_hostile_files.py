@@ -17,9 +17,9 @@ import torch
 from safetensors.torch import save
 
 import glocal
-from glocal.errors import GlocalError
-from glocal.models import build
-from glocal.place import load_weights
+from glocal.core.errors import GlocalError
+from glocal.experiment.setup import load_weights
+from glocal.nn.models import build
 
 N = 24
 X = np.random.default_rng(0).normal(size=(N, 3)).astype(np.float32)

@@ -30,10 +30,12 @@ from image_files import (
     write,
 )
 
-from glocal.data import federation, images, load, places
-from glocal.data.formats import binary_batch, idx, pickled_batch, png_rows
-from glocal.data.imageset import ImageSet, arrays
-from glocal.errors import GlocalError
+from glocal.core.errors import GlocalError
+from glocal.data import federation, load
+from glocal.data.datasets import archives as places
+from glocal.data.datasets import images
+from glocal.data.datasets.formats import binary_batch, idx, pickled_batch, png_rows
+from glocal.data.datasets.image_dataset import ImageSet, arrays
 
 GREY = toy_arrays((1, 28, 28))
 COLOUR = toy_arrays((3, 32, 32))
@@ -442,7 +444,7 @@ def test_a_half_written_file_never_has_its_name(
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    from glocal.data import cache
+    from glocal.data.datasets import cache
 
     monkeypatch.setenv("GLOCAL_CACHE", "/a")
     assert cache.folder() == Path("/a")

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glocal.core.errors import GlocalError
 from glocal.data import partitions
 from glocal.data.partition import Partition, make
-from glocal.errors import GlocalError
 
 SPECS = [
     "iid",

@@ -8,17 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from glocal.core.errors import GlocalError
+from glocal.core.spec import parse_call
 from glocal.data import Federation, federation
-from glocal.data.transforms import (
-    Transform,
-    chosen,
-    pair_noise,
-    rotate,
-    symmetric_noise,
-    turned,
-)
-from glocal.errors import GlocalError
-from glocal.spec import parse_call
+from glocal.data.transforms import Transform, chosen, pair_noise, rotate, symmetric_noise, turned
 
 K, C = 6, 5
 

@@ -10,17 +10,18 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from glocal import federation, rng
+from glocal import federation
+from glocal.core import rng
+from glocal.core.types import Tree, Uplink
 from glocal.data.federation import Federation
 from glocal.engines import Engine, Sequential, Vectorised, Work
-from glocal.engines.batches import plan
-from glocal.method import Method, Plan, as_plan
+from glocal.engines.batching import plan
 from glocal.methods import resolve
-from glocal.sampling import Fixed, Sampler
-from glocal.task import Task
+from glocal.nn.task import Task
+from glocal.slots.method import Method, Plan, as_plan
 from glocal.testing import ragged
-from glocal.train import COHORT, WORK, Progress, Training
-from glocal.types import Tree, Uplink
+from glocal.training.loop import COHORT, WORK, Progress, Training
+from glocal.training.sampling import Fixed, Sampler
 from toys import seeded
 
 Model = dict[str, Tensor]

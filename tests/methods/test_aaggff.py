@@ -13,9 +13,9 @@ from scipy import optimize, stats
 from torch import Tensor
 
 import glocal
-from glocal import rng, tree
-from glocal.decisions import best_fixed, decision_loss, regret
-from glocal.errors import GlocalError
+from glocal.core import rng, tree
+from glocal.core.errors import GlocalError
+from glocal.core.types import Uplink
 from glocal.methods.aaggff_d import (
     aaggff_d,
     doubly_robust,
@@ -25,11 +25,11 @@ from glocal.methods.aaggff_d import (
     lipschitz,
 )
 from glocal.methods.aaggff_s import aaggff_s, newton_start, newton_step
-from glocal.responses import TRANSFORMS, responses
-from glocal.sampling import Fixed, Poisson
+from glocal.methods.support.loss_responses import TRANSFORMS, responses
+from glocal.slots.weighting import Setting
+from glocal.studies.regret import best_fixed, decision_loss, regret
 from glocal.testing import check_method
-from glocal.types import Uplink
-from glocal.weighting import Setting
+from glocal.training.sampling import Fixed, Poisson
 
 WORKED = {
     "weibull": (0.05, 1.00, 0.19),

@@ -27,8 +27,8 @@ from loops import (
 from torch import Tensor
 
 from glocal.engines import Engine
-from glocal.sampling import Fixed
 from glocal.testing import check_method
+from glocal.training.sampling import Fixed
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 

@@ -12,20 +12,20 @@ from loops import ENGINES, made
 from scipy import optimize
 from torch import Tensor
 
-from glocal import rng, tree
-from glocal.errors import GlocalError
-from glocal.local import LocalSGD
-from glocal.method import as_plan
+from glocal.core import rng, tree
+from glocal.core.errors import GlocalError
+from glocal.core.types import Uplink
 from glocal.methods import resolve
 from glocal.methods.afl import afl
 from glocal.methods.fedmgda import coefficients, fedmgda
 from glocal.methods.propfair import propfair
 from glocal.methods.q_fedavg import q_fedavg
 from glocal.methods.term import term
-from glocal.sampling import Fixed
+from glocal.slots.client import LocalSGD
+from glocal.slots.method import as_plan
+from glocal.slots.weighting import Setting, Weighting, by_examples, uniform
 from glocal.testing import check_method
-from glocal.types import Uplink
-from glocal.weighting import Setting, Weighting, by_examples, uniform
+from glocal.training.sampling import Fixed
 
 N = torch.tensor([10, 30, 60])
 LOSS = torch.tensor([0.5, 1.0, 2.0])

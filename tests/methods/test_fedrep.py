@@ -27,14 +27,14 @@ from loops import (
     trained,
 )
 
+from glocal.core.errors import GlocalError
+from glocal.core.types import Tree
 from glocal.engines import Engine
-from glocal.errors import GlocalError
-from glocal.local import Phase
 from glocal.methods import resolve
-from glocal.server import broadcast
-from glocal.task import Task
+from glocal.nn.task import Task
+from glocal.slots.client import Phase
 from glocal.testing import check_method
-from glocal.types import Tree
+from glocal.training.server import broadcast
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 SETTINGS = "lr=0.1,momentum=0.5,weight_decay=0.05"

@@ -28,17 +28,17 @@ from loops import (
     trained,
 )
 
-from glocal import server
+from glocal.core.errors import GlocalError
+from glocal.core.types import Uplink
 from glocal.engines import Engine
-from glocal.errors import GlocalError
-from glocal.method import Plan
 from glocal.methods import resolve
-from glocal.sampling import Fixed
-from glocal.task import Task
+from glocal.nn.task import Task
+from glocal.slots.method import Plan
+from glocal.slots.weighting import by_update_norm
 from glocal.testing import check_method
-from glocal.train import Progress
-from glocal.types import Uplink
-from glocal.weighting import by_update_norm
+from glocal.training import server
+from glocal.training.loop import Progress
+from glocal.training.sampling import Fixed
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 

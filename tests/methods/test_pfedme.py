@@ -25,12 +25,12 @@ from loops import (
 )
 from torch import Tensor
 
+from glocal.core.errors import GlocalError
 from glocal.engines import Engine
-from glocal.errors import GlocalError
 from glocal.methods import resolve
-from glocal.sampling import Fixed
 from glocal.testing import check_method
-from glocal.train import Progress, Training
+from glocal.training.loop import Progress, Training
+from glocal.training.sampling import Fixed
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 BOWLS = ((1.0, 3.0), (4.0, -1.0), (2.0, 0.5))

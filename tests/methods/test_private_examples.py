@@ -13,21 +13,23 @@ from torch import Tensor, nn
 
 import glocal
 import toys
-from glocal import accounting, rng, server, tree
-from glocal.accounting import Scheme
+from glocal.core import rng, tree
+from glocal.core.errors import GlocalError
+from glocal.core.types import Tree, Uplink
+from glocal.data.schema import Inputs
 from glocal.engines import Vectorised
-from glocal.errors import GlocalError
-from glocal.inputs import Inputs
-from glocal.method import Method, as_plan
 from glocal.methods import resolve
-from glocal.privacy import dp
-from glocal.sampling import Poisson, Sampler
-from glocal.synthetic.energy import weighted_gradient
-from glocal.task import Task
+from glocal.methods.generative.energy import weighted_gradient
+from glocal.nn.task import Task
+from glocal.slots import accounting
+from glocal.slots.accounting import Scheme
+from glocal.slots.method import Method, as_plan
+from glocal.slots.privacy import dp
+from glocal.slots.weighting import Setting
 from glocal.testing import check_method, ragged
-from glocal.train import COHORT
-from glocal.types import Tree, Uplink
-from glocal.weighting import Setting
+from glocal.training import server
+from glocal.training.loop import COHORT
+from glocal.training.sampling import Poisson, Sampler
 
 BARE = "fedevg(spc={},beta=1,beta_schedule=constant,delta=0,boxed=false,clip=none)"
 """x ← x − g and nothing else."""

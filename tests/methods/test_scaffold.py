@@ -21,11 +21,11 @@ from loops import (
     trained,
 )
 
+from glocal.core.errors import GlocalError
 from glocal.engines import Engine
-from glocal.errors import GlocalError
 from glocal.methods import resolve
-from glocal.sampling import Fixed
 from glocal.testing import check_method
+from glocal.training.sampling import Fixed
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 

@@ -27,14 +27,15 @@ from loops import (
 )
 from torch import Tensor, nn
 
-from glocal import federation, rng
+from glocal import federation
+from glocal.core import rng
+from glocal.core.errors import GlocalError
 from glocal.engines import Engine
-from glocal.errors import GlocalError
-from glocal.evaluate import pick, score
+from glocal.evaluation.evaluate import pick, score
 from glocal.methods import resolve
-from glocal.sampling import Fixed
-from glocal.task import Task
+from glocal.nn.task import Task
 from glocal.testing import check_method, ragged
+from glocal.training.sampling import Fixed
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 both_mixtures = pytest.mark.parametrize("base", ["superfed-mm", "superfed-lm"])

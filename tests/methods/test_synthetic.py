@@ -15,22 +15,24 @@ from torch.func import functional_call
 from torch.nn import functional
 
 import glocal
-from glocal import federation, rng, server, tree
+from glocal import federation
+from glocal.core import rng, tree
+from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
+from glocal.data.schema import Inputs
 from glocal.engines import Engine, Vectorised
-from glocal.engines.batches import plan
-from glocal.errors import GlocalError
-from glocal.inputs import Inputs
-from glocal.method import Plan, Stage, as_plan
+from glocal.engines.batching import plan
+from glocal.evaluation import synthetic_data as judge
+from glocal.experiment.synthetic import figures
 from glocal.methods import resolve
 from glocal.methods.fedcvae import negative_elbo
 from glocal.methods.fedevg import fedevg
-from glocal.sampling import Fixed
-from glocal.synthetic import judge
-from glocal.synthetic.outcome import figures
-from glocal.task import Task
+from glocal.nn.task import Task
+from glocal.slots.method import Plan, Stage, as_plan
 from glocal.testing import check_method, ragged
-from glocal.train import REDUCE, WORK
+from glocal.training import server
+from glocal.training.loop import REDUCE, WORK
+from glocal.training.sampling import Fixed
 from toys import images, seeded, texts
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
@@ -172,7 +174,7 @@ def far_apart() -> Federation:
 )
 def test_what_is_made_as_a_class_is_of_that_class(spec: str, rounds: int) -> None:
     fed = far_apart()
-    task = Task(glocal.models.build("mlp(16)", input_shape=(2,), classes=2))
+    task = Task(glocal.nn.models.build("mlp(16)", input_shape=(2,), classes=2))
     settings = {"task": task, "fed": fed, "sampler": Fixed(4), "rounds": rounds}
     training, done = trained(spec, Vectorised(), **settings)
     x, y = resolve_draw(training, done)
@@ -190,7 +192,7 @@ def test_tables_keep_numbers_in_bounds_and_categories_whole() -> None:
         "site": [i % 3 for i in range(60)],
     }
     fed = federation(table, "label", "site")
-    task = Task(glocal.models.build("mlp(4)", input_shape=(5,), classes=2))
+    task = Task(glocal.nn.models.build("mlp(4)", input_shape=(5,), classes=2))
     settings = {"task": task, "fed": fed, "sampler": Fixed(3)}
     for spec in ("fedevg(spc=4)", "fedcvae(spc=4,width=1)", "fedcgan(spc=4,width=1)"):
         training, done = trained(spec, Vectorised(), **settings)
@@ -216,7 +218,7 @@ def test_only_words_are_categories_whatever_a_column_is_called() -> None:
 
 def test_images_stay_between_black_and_white_unless_told_otherwise() -> None:
     fed = images()
-    task = Task(glocal.models.build("mlp(4)", input_shape=(1, 6, 6), classes=3))
+    task = Task(glocal.nn.models.build("mlp(4)", input_shape=(1, 6, 6), classes=3))
     settings = {"task": task, "fed": fed, "sampler": Fixed(4), "rounds": 2}
     _, done = trained("fedevg(spc=2)", Vectorised(), **settings)
     x = done.server["memory"]["x"]
@@ -329,7 +331,9 @@ def test_networks_that_travel_take_the_optimiser_that_was_asked_for(name: str) -
 @pytest.mark.parametrize("spec", ["fedevg", "fedcvae"])
 def test_text_is_refused(spec: str) -> None:
     task = Task(
-        glocal.models.build("char-lstm(embedding=2,hidden=3,layers=1)", input_shape=(4,), classes=5)
+        glocal.nn.models.build(
+            "char-lstm(embedding=2,hidden=3,layers=1)", input_shape=(4,), classes=5
+        )
     )
     with pytest.raises(GlocalError, match="give it images or a table"):
         trained(spec, Vectorised(), fed=texts(), task=task, sampler=Fixed(4))
@@ -338,7 +342,7 @@ def test_text_is_refused(spec: str) -> None:
 def test_a_run_says_what_was_made_and_keeps_it(tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
-    from glocal.show import made_in_words
+    from glocal.report.tables import made_in_words
 
     fed = pictures()
     plain = glocal.fit("fedavg", fed, model="mlp(4)", rounds=1, progress=False)
@@ -366,7 +370,7 @@ def test_a_run_says_what_was_made_and_keeps_it(tmp_path: Path) -> None:
 
 
 def test_words_of_repeats_do_not_mix_the_first_with_a_mean() -> None:
-    from glocal.show import made_in_words
+    from glocal.report.tables import made_in_words
 
     figures = {
         "examples": 4,
@@ -415,7 +419,7 @@ def test_a_set_is_judged_on_the_central_test_data_where_there_is_some() -> None:
             return len(self.fed)
 
     fed = far_apart()
-    task = Task(glocal.models.build("mlp(16)", input_shape=(2,), classes=2))
+    task = Task(glocal.nn.models.build("mlp(16)", input_shape=(2,), classes=2))
     x, y = fed.x[fed.train.rows][:40], fed.y[fed.train.rows][:40]
     found = figures(task, WithCentral(fed), x, y, rng.key(0))  # type: ignore[arg-type]
     assert found["central_accuracy"] == 1.0
@@ -450,7 +454,7 @@ def test_the_model_of_real_data_learns_the_labels_that_training_sees() -> None:
     """All of class 0 are told to be of class 1 and the other way round."""
     fed = far_apart()
     wrong = replace(fed, y_train=1 - fed.y)
-    task = Task(glocal.models.build("mlp(16)", input_shape=(2,), classes=2))
+    task = Task(glocal.nn.models.build("mlp(16)", input_shape=(2,), classes=2))
     told = figures(task, wrong, fed.x[:20], fed.y[:20], rng.key(0))["features"]
     assert "test data: 0.000)" in told
 

@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from glocal import server, tree
+from glocal.core import tree
+from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
-from glocal.errors import GlocalError
-from glocal.fitting import fit
-from glocal.method import as_plan
+from glocal.experiment.config import Order
+from glocal.experiment.fit import fit
 from glocal.methods import resolve
-from glocal.order import Order
+from glocal.slots.method import as_plan
 from glocal.studies.decisions import (
     Seen,
     by_transform,
@@ -30,7 +30,8 @@ from glocal.studies.decisions import (
     watch,
     weighted,
 )
-from glocal.train import Progress, Training
+from glocal.training import server
+from glocal.training.loop import Progress, Training
 
 K = 5
 UNUSED = "local(lr=0.1, max_epochs=1)"

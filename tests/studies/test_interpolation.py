@@ -6,9 +6,9 @@ import pytest
 import torch
 from studied import ALONE, QUICK, digits
 
-from glocal import tree
-from glocal.errors import GlocalError
-from glocal.fitting import fit
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.experiment.fit import fit
 from glocal.studies.curve import along
 from glocal.studies.interpolation import interpolate, interpolated
 from glocal.studies.repeats import client_models, finished

@@ -6,9 +6,9 @@ import pytest
 import torch
 from studied import QUICK, digits
 
-from glocal import tree
-from glocal.errors import GlocalError
-from glocal.fitting import fit
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.experiment.fit import fit
 from glocal.studies import landscape as module
 from glocal.studies.landscape import landscape, measured, plane
 from glocal.studies.repeats import UNUSED, finished

@@ -6,10 +6,10 @@ import pytest
 import torch
 from studied import QUICK, digits
 
-from glocal import tree
-from glocal.errors import GlocalError
-from glocal.fitting import fit
-from glocal.metrics import accuracy, cross_entropy, ece
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.evaluation.metrics import accuracy, cross_entropy, ece
+from glocal.experiment.fit import fit
 from glocal.studies.mixture_curve import ends, mixture_curve
 from glocal.studies.repeats import UNUSED, finished
 

@@ -7,7 +7,7 @@ import torch
 from studied import ALONE, QUICK, digits
 
 import glocal
-from glocal.errors import GlocalError
+from glocal.core.errors import GlocalError
 from glocal.studies.noise import NOISES, noise_table
 
 SETTINGS = {**QUICK, "yardstick": ALONE}

@@ -6,14 +6,14 @@ import pytest
 import torch
 from studied import ALONE, QUICK, digits
 
-from glocal import rng, tree
+from glocal.core import rng, tree
+from glocal.core.errors import GlocalError
 from glocal.engines import Sequential
 from glocal.engines.base import Work
-from glocal.errors import GlocalError
-from glocal.fitting import fit
+from glocal.experiment.fit import fit
 from glocal.studies.repeats import client_models, finished, interval
 from glocal.studies.split_sweep import selectors, split_sweep, with_shared
-from glocal.train import WORK
+from glocal.training.loop import WORK
 
 SETTINGS = {**QUICK, "yardstick": ALONE}
 

@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.data import check, table
-from glocal.data.arguments import whole
+from glocal.core.arguments import whole
+from glocal.core.errors import GlocalError
+from glocal.data import table
+from glocal.data import validation as check
 from glocal.data.partition import Partition, column_of, make, natural
 from glocal.data.split import Split, cut
 from glocal.data.transforms import Transform, apply
-from glocal.data.uncut import Uncut, standardise, strata
-from glocal.errors import GlocalError
+from glocal.data.unsplit import Uncut, standardise, strata
 
 Pair = tuple[Tensor, Tensor]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from glocal.data import files
-from glocal.data.arguments import whole
+from glocal.core.arguments import whole
+from glocal.core.errors import GlocalError, shown
+from glocal.data.datasets import files
+from glocal.data.datasets.entry import Source
+from glocal.data.datasets.registry import named
 from glocal.data.federation import Federation, federation
 from glocal.data.partition import column_of
-from glocal.data.source import Source
-from glocal.data.sources import named
 from glocal.data.transforms import Transform
-from glocal.errors import GlocalError, shown
 
 DEFAULT_PARTITION = "dirichlet(0.3)"
 

@@ -13,14 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal import rng
-from glocal.data import check, table
-from glocal.data.arguments import bind, summary, whole
-from glocal.data.deals import PARTITIONS
+from glocal.core import rng
+from glocal.core.arguments import bind, summary, whole
+from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.spec import Call, parse_call
+from glocal.data import table
+from glocal.data import validation as check
+from glocal.data.partitioners import PARTITIONS
 from glocal.data.split import Split, from_owner, keyed
-from glocal.data.uncut import check_counts
-from glocal.errors import GlocalError, shown, unknown
-from glocal.spec import Call, parse_call
+from glocal.data.unsplit import check_counts
 
 
 @dataclass(frozen=True, eq=False)

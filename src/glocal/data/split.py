@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glocal import rng
+from glocal.core import rng
 
 Shares = tuple[float, float, float]
 """The shares of training, validation and test."""

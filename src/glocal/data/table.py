@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.data import check
-from glocal.data.check import Array
-from glocal.errors import LONGEST, GlocalError, shown
+from glocal.core.errors import LONGEST, GlocalError, shown
+from glocal.data import validation as check
+from glocal.data.validation import Array
 
 MOST_WORDS = 1000
 """A column of more distinct words than this is an id or free text, not a category."""

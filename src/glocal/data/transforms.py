@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
-from glocal import rng
-from glocal.data.arguments import bind, real, whole
+from glocal.core import rng
+from glocal.core.arguments import bind, real, whole
+from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.spec import Call, parse_call
 from glocal.data.split import keyed
-from glocal.data.uncut import Uncut
-from glocal.errors import GlocalError, shown, unknown
-from glocal.spec import Call, parse_call
+from glocal.data.unsplit import Uncut
 
 Who = int | float | str | Call | Sequence[int | str] | None
 """Which clients."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from glocal.core.errors import unknown
 from glocal.engines.base import Engine, Work
 from glocal.engines.sequential import Sequential
 from glocal.engines.vectorised import Vectorised
-from glocal.errors import unknown
-from glocal.task import Task
+from glocal.nn.task import Task
 
 __all__ = ["Engine", "Sequential", "Vectorised", "Work", "choose", "resolve"]
 

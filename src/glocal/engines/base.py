@@ -9,12 +9,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from glocal import rng, tree
+from glocal.core import rng, tree
+from glocal.core.types import Downlink, Params, Tree, Uplink
 from glocal.data.federation import Federation
 from glocal.data.split import Split
-from glocal.local import Local
-from glocal.task import Task
-from glocal.types import Downlink, Params, Tree, Uplink
+from glocal.nn.task import Task
+from glocal.slots.client import Local
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glocal import rng, tree
+from glocal.core import rng, tree
+from glocal.core.errors import ClientError, GlocalError
+from glocal.core.types import ClientState, Downlink, Params, Tree, Uplink
 from glocal.engines.base import PIECE, Look, Work, padded_rows
-from glocal.engines.batches import plan
-from glocal.errors import ClientError, GlocalError
-from glocal.local import Local
-from glocal.task import Task
-from glocal.types import ClientState, Downlink, Params, Tree, Uplink
+from glocal.engines.batching import plan
+from glocal.nn.task import Task
+from glocal.slots.client import Local
 
 
 @dataclass(frozen=True)

@@ -15,18 +15,18 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from glocal import rng, tree
+from glocal.core import rng, tree
+from glocal.core.errors import ClientError, GlocalError
+from glocal.core.types import Carry, Downlink, Params, Tree, Uplink
 from glocal.engines.base import PIECE, Ahead, Look, Work, padded_rows
-from glocal.engines.batches import Batches, plan
-from glocal.engines.blocks import WASTE
-from glocal.engines.compiling import pays
-from glocal.engines.judging import Judging
-from glocal.engines.program import Program
+from glocal.engines.batching import Batches, plan
+from glocal.engines.compiled.blocks import WASTE
+from glocal.engines.compiled.inductor import pays
+from glocal.engines.compiled.program import Program
+from glocal.engines.evaluation import Judging
 from glocal.engines.sequential import Sequential, client_message
-from glocal.errors import ClientError, GlocalError
-from glocal.local import Local, Phase
-from glocal.task import Task
-from glocal.types import Carry, Downlink, Params, Tree, Uplink
+from glocal.nn.task import Task
+from glocal.slots.client import Local, Phase
 
 MEMORY = 4 << 30
 """Bytes of stacked models a cohort may take at once on a CPU; larger cohorts run in chunks."""

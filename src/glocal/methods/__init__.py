@@ -14,10 +14,9 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from glocal import combine, fields, optim, privacy, robust, sharing, weighting
-from glocal.errors import GlocalError, shown, unknown
-from glocal.fedopt import adagrad, adam, momentum, yogi
-from glocal.method import Method, Plan, Stage, as_plan
+from glocal.core import validation as fields
+from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.spec import Call, parse_call, split_plus
 from glocal.methods.aaggff_d import aaggff_d
 from glocal.methods.aaggff_s import aaggff_s
 from glocal.methods.afl import afl
@@ -41,8 +40,12 @@ from glocal.methods.q_fedavg import q_fedavg
 from glocal.methods.scaffold import scaffold
 from glocal.methods.superfed import superfed_lm, superfed_mm
 from glocal.methods.term import term
-from glocal.sharing import Selector
-from glocal.spec import Call, parse_call, split_plus
+from glocal.nn import optim
+from glocal.nn.server_optim import adagrad, adam, momentum, yogi
+from glocal.slots import aggregation as combine
+from glocal.slots import privacy, robust, sharing, weighting
+from glocal.slots.method import Method, Plan, Stage, as_plan
+from glocal.slots.sharing import Selector
 
 Base = Callable[..., Method | Plan]
 

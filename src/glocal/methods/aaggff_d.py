@@ -1,9 +1,9 @@
 """AAggFF-D: fair aggregation as entropic steps, for any number of clients, sampled.
 
 Hahn, Kim, Lee: *Pursuing overall welfare in federated learning through sequential decision making*,
-ICML 2024. The received model's losses become responses r (:mod:`glocal.responses`). A decision p on
-the simplex suffers −log(1 + ⟨p, r⟩), with gradient g = −r / (1 + ⟨p, r⟩); p starts uniform, and the
-new p aggregates the same round.
+ICML 2024. The received model's losses become responses r
+(:mod:`glocal.methods.support.loss_responses`). A decision p on the simplex suffers −log(1 + ⟨p,
+r⟩), with gradient g = −r / (1 + ⟨p, r⟩); p starts uniform, and the new p aggregates the same round.
 
 Clients are sampled with probability C; responses from 0 to C2 = C, L̆ = C + 2. Who was absent is
 filled in by a doubly robust estimate with the sample's mean r̄, the gradient is linearised there,
@@ -24,9 +24,9 @@ import math
 import torch
 from torch import Tensor
 
-from glocal.responses import check_transform, responses
-from glocal.types import Tree, Uplink
-from glocal.weighting import Setting, Weighting, losses, renormalised
+from glocal.core.types import Tree, Uplink
+from glocal.methods.support.loss_responses import check_transform, responses
+from glocal.slots.weighting import Setting, Weighting, losses, renormalised
 
 
 def aaggff_d(transform: str = "normal") -> Weighting:

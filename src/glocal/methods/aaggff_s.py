@@ -1,9 +1,9 @@
 """AAggFF-S: fair aggregation as online Newton steps, for few clients that are always there.
 
 Hahn, Kim, Lee: *Pursuing overall welfare in federated learning through sequential decision making*,
-ICML 2024. The received model's losses become responses r (:mod:`glocal.responses`). A decision p on
-the simplex suffers −log(1 + ⟨p, r⟩), with gradient g = −r / (1 + ⟨p, r⟩); p starts uniform, and the
-new p aggregates the same round.
+ICML 2024. The received model's losses become responses r
+(:mod:`glocal.methods.support.loss_responses`). A decision p on the simplex suffers −log(1 + ⟨p,
+r⟩), with gradient g = −r / (1 + ⟨p, r⟩); p starts uniform, and the new p aggregates the same round.
 
 All clients in every round; responses from 0 to C2 = 1/K, L = C2, α = 4KL, β = 1/(4L):
 
@@ -17,10 +17,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from glocal.responses import check_transform, responses
-from glocal.simplex import lowest
-from glocal.types import Tree, Uplink
-from glocal.weighting import Setting, Weighting, everybody, losses, renormalised
+from glocal.core.types import Tree, Uplink
+from glocal.methods.support.loss_responses import check_transform, responses
+from glocal.methods.support.simplex import lowest
+from glocal.slots.weighting import Setting, Weighting, everybody, losses, renormalised
 
 
 def aaggff_s(transform: str = "normal") -> Weighting:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from glocal.optim import positive
-from glocal.simplex import project
-from glocal.types import Tree, Uplink
-from glocal.weighting import Setting, Weighting, everybody, losses, renormalised
+from glocal.core.types import Tree, Uplink
+from glocal.methods.support.simplex import project
+from glocal.nn.optim import positive
+from glocal.slots.weighting import Setting, Weighting, everybody, losses, renormalised
 
 
 def afl(rate: float = 0.1) -> Weighting:

@@ -16,13 +16,13 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from glocal import tree
-from glocal.errors import GlocalError
-from glocal.local import variant
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
-from glocal.task import Task
-from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.methods.training_args import TrainingArgs, local_sgd
+from glocal.nn.task import Task
+from glocal.slots.client import variant
+from glocal.slots.method import Method
 
 
 def mix(a: Params, b: Params, share: Any) -> Params:

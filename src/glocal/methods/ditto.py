@@ -15,13 +15,13 @@ from typing import Unpack
 
 from torch import Tensor
 
-from glocal import tree
-from glocal.local import variant
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
-from glocal.optim import not_negative
-from glocal.task import Task
-from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.core import tree
+from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.methods.training_args import TrainingArgs, local_sgd
+from glocal.nn.optim import not_negative
+from glocal.nn.task import Task
+from glocal.slots.client import variant
+from glocal.slots.method import Method
 
 
 def ditto(*, lam: float = 0.1, **training: Unpack[TrainingArgs]) -> Method:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
+from glocal.methods.training_args import TrainingArgs, local_sgd
+from glocal.slots.method import Method
 
 
 def fedavg(**training: Unpack[TrainingArgs]) -> Method:

@@ -26,15 +26,15 @@ from typing import Unpack
 from torch import Tensor
 from torch.nn import functional
 
-from glocal import rng
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd, with_adam
-from glocal.optim import adam
-from glocal.synthetic.examples import whole
-from glocal.synthetic.networks import shades
-from glocal.synthetic.travelling import Design, Nets, travelling
-from glocal.task import Task, weighted_mean
-from glocal.types import Batch, Params, Tree
+from glocal.core import rng
+from glocal.core.types import Batch, Params, Tree
+from glocal.methods.generative.federated_networks import Design, Nets, travelling
+from glocal.methods.generative.networks import shades
+from glocal.methods.generative.server_examples import whole
+from glocal.methods.training_args import TrainingArgs, local_sgd, with_adam
+from glocal.nn.optim import adam
+from glocal.nn.task import Task, weighted_mean
+from glocal.slots.method import Method
 
 
 def fedcgan(

@@ -17,7 +17,8 @@ gradients are clipped to ±``clip``, and examples kept where data is (pixels fro
 ``high``; ``boxed=false``: anywhere). Algorithm 4.2 as printed has the energies' sign reversed.
 ``reg`` is ours, and 0. A client starts every round at the same weights, not at newly drawn ones
 (``fresh=false``: where it stopped). In tables numbers stay within ±4, categories are shares.
-With ``dp`` clients send exp(s) ∇E alone, clipped as a whole: :func:`glocal.synthetic.examples`.
+With ``dp`` clients send exp(s) ∇E alone, clipped as a whole:
+:func:`glocal.methods.generative.server_examples`.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from glocal import rng
-from glocal.local import Phase, variant
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd, with_adam
-from glocal.optim import not_negative
-from glocal.sharing import nothing
-from glocal.synthetic import energy, langevin
-from glocal.synthetic.examples import Moves, examples, whole
-from glocal.task import Task, weighted_mean
-from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.core import rng
+from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.methods.generative import energy, langevin
+from glocal.methods.generative.server_examples import Moves, examples, whole
+from glocal.methods.training_args import TrainingArgs, local_sgd, with_adam
+from glocal.nn.optim import not_negative
+from glocal.nn.task import Task, weighted_mean
+from glocal.slots.client import Phase, variant
+from glocal.slots.method import Method
+from glocal.slots.sharing import nothing
 
 
 def fedevg(

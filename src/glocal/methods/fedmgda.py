@@ -17,11 +17,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from glocal.errors import GlocalError, unknown
-from glocal.optim import positive
-from glocal.simplex import lowest
-from glocal.types import Params, Tree, Uplink
-from glocal.weighting import Weighting, by_examples, squared_norms, uniform
+from glocal.core.errors import GlocalError, unknown
+from glocal.core.types import Params, Tree, Uplink
+from glocal.methods.support.simplex import lowest
+from glocal.nn.optim import positive
+from glocal.slots.weighting import Weighting, by_examples, squared_norms, uniform
 
 STATIC = {"examples": by_examples, "uniform": uniform}
 

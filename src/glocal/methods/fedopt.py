@@ -8,18 +8,18 @@ negative of a gradient, which the server's optimiser follows, its state kept fro
     w ← w + η m                  (FedAvgM)
     w ← w + η m / (√v + τ)       (the others)
 
-with m and v as in :mod:`glocal.fedopt`, where the defaults are explained. ``lr`` is the clients'
-learning rate, ``server_lr`` is η. Each is another name for fedavg with a filler: ``fedadam`` is
-``fedavg+adam``, so any weighting goes with it.
+with m and v as in :mod:`glocal.nn.server_optim`, where the defaults are explained. ``lr`` is the
+clients' learning rate, ``server_lr`` is η. Each is another name for fedavg with a filler:
+``fedadam`` is ``fedavg+adam``, so any weighting goes with it.
 """
 
 from __future__ import annotations
 
 from typing import Unpack
 
-from glocal import fedopt
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
+from glocal.methods.training_args import TrainingArgs, local_sgd
+from glocal.nn import server_optim as fedopt
+from glocal.slots.method import Method
 
 
 def fedavgm(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
-from glocal.sharing import Selector, all_but_last
+from glocal.methods.training_args import TrainingArgs, local_sgd
+from glocal.slots.method import Method
+from glocal.slots.sharing import Selector, all_but_last
 
 
 def fedper(*, shared: Selector | None = None, **training: Unpack[TrainingArgs]) -> Method:

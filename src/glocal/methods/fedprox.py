@@ -14,12 +14,12 @@ from typing import Unpack
 
 from torch import Tensor
 
-from glocal import tree
-from glocal.errors import GlocalError
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
-from glocal.task import Task
-from glocal.types import Batch, Downlink, Params
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.types import Batch, Downlink, Params
+from glocal.methods.training_args import TrainingArgs, local_sgd
+from glocal.nn.task import Task
+from glocal.slots.method import Method
 
 
 def fedprox(*, mu: float = 0.01, **training: Unpack[TrainingArgs]) -> Method:

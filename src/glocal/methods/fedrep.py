@@ -15,13 +15,13 @@ from typing import Unpack
 
 from torch import Tensor
 
-from glocal import tree
-from glocal.local import Phase, Step, check_counts, variant
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
-from glocal.sharing import Selector, all_but_last, split
-from glocal.task import Task
-from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.core import tree
+from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.methods.training_args import TrainingArgs, local_sgd
+from glocal.nn.task import Task
+from glocal.slots.client import Phase, Step, check_counts, variant
+from glocal.slots.method import Method
+from glocal.slots.sharing import Selector, all_but_last, split
 
 
 def fedrep(

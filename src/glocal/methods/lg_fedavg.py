@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from glocal.errors import GlocalError
-from glocal.method import Method, Plan, Stage
-from glocal.methods.common import TrainingArgs, local_sgd
-from glocal.sharing import Selector, last
+from glocal.core.errors import GlocalError
+from glocal.methods.training_args import TrainingArgs, local_sgd
+from glocal.slots.method import Method, Plan, Stage
+from glocal.slots.sharing import Selector, last
 
 
 def lg_fedavg(

@@ -2,8 +2,8 @@
 
 Nothing travels. A client trains its own fresh initialisation on its own data and keeps its
 optimiser from round to round, since there is no server to interrupt it. As a method on its own
-(``local``) it is the yardstick of every comparison: :mod:`glocal.yardstick` gives each client its
-own learning rate from ``grid`` and stops early, both on the client's validation data.
+(``local``) it is the yardstick of every comparison: :mod:`glocal.experiment.baseline` gives each
+client its own learning rate from ``grid`` and stops early, both on the client's validation data.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from glocal.errors import GlocalError
-from glocal.local import Phase, check_counts
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, client_optimiser, schedule
-from glocal.optim import Optimizer, Schedule, constant, positive
-from glocal.sharing import nothing
-from glocal.task import Task
-from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.core.errors import GlocalError
+from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.methods.training_args import TrainingArgs, client_optimiser, schedule
+from glocal.nn.optim import Optimizer, Schedule, constant, positive
+from glocal.nn.task import Task
+from glocal.slots.client import Phase, check_counts
+from glocal.slots.method import Method
+from glocal.slots.sharing import nothing
 
 GRID = (0.03, 0.1, 0.3)
 

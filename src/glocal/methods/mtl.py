@@ -18,14 +18,14 @@ from typing import Unpack
 
 from torch import Tensor
 
-from glocal import tree
-from glocal.local import variant
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
-from glocal.optim import not_negative
-from glocal.task import Task
-from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
-from glocal.weighting import uniform
+from glocal.core import tree
+from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.methods.training_args import TrainingArgs, local_sgd
+from glocal.nn.optim import not_negative
+from glocal.nn.task import Task
+from glocal.slots.client import variant
+from glocal.slots.method import Method
+from glocal.slots.weighting import uniform
 
 
 def mtl(*, lam1: float = 0.1, lam2: float = 1e-4, **training: Unpack[TrainingArgs]) -> Method:

@@ -23,15 +23,15 @@ from typing import Unpack
 
 from torch import Tensor
 
-from glocal import tree
-from glocal.errors import GlocalError
-from glocal.local import MOST_EPOCHS, variant
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
-from glocal.optim import positive, sgd
-from glocal.task import Task
-from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
-from glocal.weighting import uniform
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.methods.training_args import TrainingArgs, local_sgd
+from glocal.nn.optim import positive, sgd
+from glocal.nn.task import Task
+from glocal.slots.client import MOST_EPOCHS, variant
+from glocal.slots.method import Method
+from glocal.slots.weighting import uniform
 
 
 def pfedme(

@@ -20,12 +20,12 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
-from glocal.optim import positive
-from glocal.task import Task
-from glocal.types import Batch, Downlink, Params, Tree, Uplink
-from glocal.weighting import Weighting, losses, tilted
+from glocal.core.types import Batch, Downlink, Params, Tree, Uplink
+from glocal.methods.training_args import TrainingArgs, local_sgd
+from glocal.nn.optim import positive
+from glocal.nn.task import Task
+from glocal.slots.method import Method
+from glocal.slots.weighting import Weighting, losses, tilted
 
 MARGIN = 0.2
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from glocal.optim import not_negative, positive
-from glocal.types import Tree, Uplink
-from glocal.weighting import Weighting, losses, squared_norms, tilted
+from glocal.core.types import Tree, Uplink
+from glocal.nn.optim import not_negative, positive
+from glocal.slots.weighting import Weighting, losses, squared_norms, tilted
 
 TINY = 1e-10
 """Added to losses by the original's step, so that a loss of zero has powers below zero."""

@@ -17,16 +17,16 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from glocal import tree
-from glocal.combine import weighted_sum
-from glocal.errors import GlocalError
-from glocal.local import variant
-from glocal.memory import Memory
-from glocal.method import Method
-from glocal.methods.common import TrainingArgs, local_sgd
-from glocal.task import Task
-from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree, Uplink
-from glocal.weighting import Setting, uniform
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree, Uplink
+from glocal.methods.training_args import TrainingArgs, local_sgd
+from glocal.nn.task import Task
+from glocal.slots.aggregation import weighted_sum
+from glocal.slots.client import variant
+from glocal.slots.method import Method
+from glocal.slots.server_memory import Memory
+from glocal.slots.weighting import Setting, uniform
 
 
 def scaffold(**training: Unpack[TrainingArgs]) -> Method:

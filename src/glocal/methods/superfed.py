@@ -22,16 +22,16 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from glocal import rng, tree
-from glocal.errors import GlocalError
-from glocal.local import variant
-from glocal.method import Method
+from glocal.core import rng, tree
+from glocal.core.errors import GlocalError
+from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
 from glocal.methods.apfl import mix
-from glocal.methods.common import TrainingArgs, local_sgd
-from glocal.optim import not_negative
-from glocal.sharing import layers
-from glocal.task import Task
-from glocal.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.methods.training_args import TrainingArgs, local_sgd
+from glocal.nn.optim import not_negative
+from glocal.nn.task import Task
+from glocal.slots.client import variant
+from glocal.slots.method import Method
+from glocal.slots.sharing import layers
 
 
 def superfed_mm(

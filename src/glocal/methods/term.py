@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from glocal.optim import not_negative
-from glocal.types import Tree, Uplink
-from glocal.weighting import Weighting, losses, tilted
+from glocal.core.types import Tree, Uplink
+from glocal.nn.optim import not_negative
+from glocal.slots.weighting import Weighting, losses, tilted
 
 
 def term(lam: float = 1.0) -> Weighting:

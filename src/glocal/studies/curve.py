@@ -13,8 +13,8 @@ from typing import Any
 
 from torch import Tensor
 
+from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
-from glocal.errors import GlocalError
 from glocal.studies.repeats import interval
 from glocal.studies.scoring import Examples, Scores, best, mean, own, scores, tested
 

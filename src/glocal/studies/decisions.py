@@ -7,7 +7,7 @@ weights that stood before the round the study adds up
 
 - the *objective* ``Σ_t Σ_i p_i F_i``;
 - the *decision loss* ``−log(1 + ⟨p, r⟩)``, with r the losses as responses
-  (:mod:`glocal.responses`), and the *regret* against the best p in hindsight.
+  (:mod:`glocal.methods.support.loss_responses`), and the *regret* against the best p in hindsight.
 
 What stood before a round: AAggFF's and AFL's p. Other weightings decide anew in each round, and
 what stands is what they gave the round before; where clients were absent, what everybody would have
@@ -25,26 +25,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glocal import rng, server
+from glocal.core import rng
+from glocal.core.errors import GlocalError
+from glocal.core.progress import Report, silent
+from glocal.core.spec import parse_call, split_plus
+from glocal.core.types import Params, Uplink
 from glocal.data.federation import Federation
-from glocal.decisions import best_fixed, decision_loss, regret
 from glocal.engines.base import Work
-from glocal.errors import GlocalError
-from glocal.local import Functions, Local
-from glocal.method import as_plan
+from glocal.experiment.config import Order, itself
+from glocal.experiment.repeat import threads_for
+from glocal.experiment.setup import Place
 from glocal.methods import resolve
 from glocal.methods.aaggff_d import lipschitz
-from glocal.order import Order, itself
-from glocal.place import Place
-from glocal.progress import Report, silent
-from glocal.repeat import threads_for
-from glocal.responses import TRANSFORMS, check_transform, responses
-from glocal.sampling import Fraction
-from glocal.spec import parse_call, split_plus
+from glocal.methods.support.loss_responses import TRANSFORMS, check_transform, responses
+from glocal.slots.client import Functions, Local
+from glocal.slots.method import as_plan
+from glocal.slots.weighting import losses
+from glocal.studies.regret import best_fixed, decision_loss, regret
 from glocal.studies.repeats import about, interval
-from glocal.train import Progress, Training
-from glocal.types import Params, Uplink
-from glocal.weighting import losses
+from glocal.training import server
+from glocal.training.loop import Progress, Training
+from glocal.training.sampling import Fraction
 
 
 @dataclass(frozen=True)

@@ -20,17 +20,17 @@ from typing import Any
 
 from torch import Tensor
 
-from glocal import tree
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.progress import Report, silent
+from glocal.core.types import Params
 from glocal.data.federation import Federation
-from glocal.errors import GlocalError
-from glocal.fitting import fit
+from glocal.experiment.fit import fit
 from glocal.methods.apfl import mix
-from glocal.progress import Report, silent
 from glocal.studies.curve import GRID, along, check_grid, over_repeats
 from glocal.studies.repeats import UNUSED, about, client_models, finished, repeats_of
 from glocal.studies.scoring import Examples, answers
-from glocal.train import Training
-from glocal.types import Params
+from glocal.training.loop import Training
 
 
 def interpolate(

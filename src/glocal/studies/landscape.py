@@ -20,19 +20,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glocal import server, tree
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.progress import Report, silent
+from glocal.core.spec import parse_call, split_plus
+from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.engines.base import Work
-from glocal.errors import GlocalError
-from glocal.fitting import Run, fit
-from glocal.order import check_whole
-from glocal.progress import Report, silent
-from glocal.repeat import Trained
-from glocal.spec import parse_call, split_plus
+from glocal.experiment.config import check_whole
+from glocal.experiment.fit import Run, fit
+from glocal.experiment.repeat import Trained
 from glocal.studies.mixture_curve import OWN, ends
 from glocal.studies.repeats import UNUSED, about, finished, seed_of
-from glocal.train import WORK, Training
-from glocal.types import Params
+from glocal.training import server
+from glocal.training.loop import WORK, Training
 
 CHUNK_BYTES = 1 << 28
 """Bytes of stacked models and their inputs that are held at once."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glocal import rng
+from glocal.core import rng
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glocal.core.errors import GlocalError
+from glocal.core.progress import Report, silent
+from glocal.core.spec import parse_call, split_plus
+from glocal.core.types import Params
 from glocal.data.federation import Federation
-from glocal.errors import GlocalError
-from glocal.fitting import Run, fit
+from glocal.experiment.fit import Run, fit
 from glocal.methods.apfl import mix
-from glocal.progress import Report, silent
-from glocal.spec import parse_call, split_plus
 from glocal.studies.curve import GRID, along, check_grid, over_repeats
 from glocal.studies.repeats import UNUSED, about, finished, repeats_of
 from glocal.studies.scoring import Examples, answers
-from glocal.types import Params
 
 OWN = {"apfl": "v", "superfed-lm": "l", "superfed-mm": "l"}
 """What each method calls the client's own model."""

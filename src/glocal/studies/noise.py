@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from glocal.core.errors import GlocalError
+from glocal.core.progress import Report, silent
 from glocal.data.federation import Federation
-from glocal.errors import GlocalError
-from glocal.fitting import fit
+from glocal.experiment.fit import fit
 from glocal.methods import resolve
-from glocal.progress import Report, silent
 from glocal.studies.repeats import UNUSED, about, client_models, interval, repeats_of, workbench
 from glocal.studies.scoring import answers, mean, own, scores, tested
 

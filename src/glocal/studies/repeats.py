@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from glocal import rng
+from glocal.core import rng
+from glocal.core.errors import GlocalError
+from glocal.core.types import Params
 from glocal.data.federation import Federation
-from glocal.errors import GlocalError
-from glocal.fitting import Run, fit
-from glocal.order import check_whole
-from glocal.repeat import Trained
-from glocal.types import Params
+from glocal.experiment.config import check_whole
+from glocal.experiment.fit import Run, fit
+from glocal.experiment.repeat import Trained
 
 UNUSED = "local(lr=0.1, max_epochs=1)"
 """A yardstick that costs nothing, for studies in which nobody is set against one."""

@@ -2,7 +2,7 @@
 
 On validation data a client has its own examples and no others: what it chooses, it chooses there.
 On test data all clients' examples count, weighted by the client's label shares, where clients
-differ in labels alone, and its own test split elsewhere (as in :mod:`glocal.results`).
+differ in labels alone, and its own test split elsewhere (as in :mod:`glocal.evaluation.summary`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glocal import metrics, verdict
+from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.data.split import Split
 from glocal.engines.base import padded_rows
-from glocal.results import pool_is_valid
-from glocal.train import Training
-from glocal.types import Params
+from glocal.evaluation import metrics
+from glocal.evaluation import paired_test as verdict
+from glocal.evaluation.summary import pool_is_valid
+from glocal.training.loop import Training
 
 Scores = dict[str, list[float]]
 """A value for each client, by metric."""

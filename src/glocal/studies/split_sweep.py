@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from glocal import tree
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.progress import Report, silent
+from glocal.core.spec import parse_call, split_plus
 from glocal.data.federation import Federation
-from glocal.errors import GlocalError
-from glocal.evaluate import outcomes
-from glocal.fitting import Run, fit
-from glocal.progress import Report, silent
-from glocal.repeat import Trained
-from glocal.results import Trial, client_table, pool_is_valid, summarise
-from glocal.sharing import layers, size_by_part
-from glocal.spec import parse_call, split_plus
+from glocal.evaluation.evaluate import outcomes
+from glocal.evaluation.summary import Trial, client_table, pool_is_valid, summarise
+from glocal.experiment.fit import Run, fit
+from glocal.experiment.repeat import Trained
+from glocal.slots.sharing import layers, size_by_part
 from glocal.studies.repeats import about, client_models, finished, interval, repeats_of
 
 SIDES = ("input", "output")

@@ -1,0 +1,1 @@
+"""The command line: a command checks its arguments, calls one function, shows the result."""

@@ -1,0 +1,366 @@
+"""The command line. Nothing heavy is imported until a command needs it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from glocal.cli.commands import studies
+from glocal.cli.commands.adapt import adapt
+from glocal.cli.commands.fairness import fairness
+from glocal.cli.commands.newcomer import newcomer
+from glocal.cli.commands.privacy import BareJson, privacy
+from glocal.cli.commands.resume import resume
+from glocal.cli.commands.robustness import robustness
+from glocal.cli.commands.runs import runs
+from glocal.cli.commands.synthetic import synthetic
+from glocal.cli.commands.training import new, train
+from glocal.cli.options import (
+    Adapt,
+    Augment,
+    CheckpointEvery,
+    Client,
+    Clients,
+    Data,
+    Device,
+    Diverged,
+    EngineOption,
+    FractionOf,
+    Init,
+    Jobs,
+    Json,
+    KeepCheckpoints,
+    Label,
+    Model,
+    NewTest,
+    Out,
+    Partition,
+    PoissonOption,
+    PrecisionOption,
+    Repeats,
+    Rounds,
+    Sampled,
+    Seed,
+    StatesOption,
+    Track,
+    Transform,
+    ValidateEvery,
+    Yardstick,
+    chosen,
+)
+from glocal.core.errors import GlocalError, Interrupted
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Federated learning in which every participant is better off: who is, by how much, and "
+    "who is not?\n\nStart with 'glocal compare': it trains a few methods on embedded data and sets "
+    "every client against the model it could train alone.",
+)
+
+app.add_typer(studies.app, name="study")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from glocal.core.version import VERSION
+
+        typer.echo(f"glocal {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def glocal(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
+    ] = False,
+) -> None:
+    """What all commands have in common."""
+
+
+DEFAULT_COMPARISON = ["local", "fedavg", "fedprox", "ditto"]
+
+
+@app.command()
+def compare(
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[METHOD]...",
+            help="What to compare, as in: local fedavg 'fedprox(mu=0.1)' 'fedavg+adam(lr=0.01)'. "
+            f"Default: {' '.join(DEFAULT_COMPARISON)}.",
+        ),
+    ] = None,
+    data: Data = "digits",
+    clients: Clients = 20,
+    partition: Partition = None,
+    transform: Transform = None,
+    label: Label = "label",
+    client: Client = "client",
+    model: Model = "mlp",
+    init: Init = None,
+    augment: Augment = None,
+    rounds: Rounds = 50,
+    fraction: FractionOf = 1.0,
+    sampled: Sampled = None,
+    poisson: PoissonOption = False,
+    repeats: Repeats = 1,
+    yardstick: Yardstick = "local",
+    validate_every: ValidateEvery = 0,
+    new_test: NewTest = False,
+    adapt: Adapt = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="One of the methods: how far are the others above it, with an interval?",
+            rich_help_panel="Judging",
+        ),
+    ] = None,
+    choose: Annotated[
+        bool,
+        typer.Option(
+            "--choose",
+            help="Add a row in which each client chooses among all of these and being alone, on "
+            "its own validation data (always there with --adapt).",
+            rich_help_panel="Judging",
+        ),
+    ] = False,
+    seed: Seed = 0,
+    engine: EngineOption = "auto",
+    device: Device = "cpu",
+    jobs: Jobs = 0,
+    diverged: Diverged = "fatal",
+    states: StatesOption = "auto",
+    precision: PrecisionOption = "single",
+    checkpoint_every: CheckpointEvery = 0,
+    keep_checkpoints: KeepCheckpoints = 2,
+    track: Track = None,
+    out: Out = None,
+    json: Json = None,
+) -> None:
+    """Train several methods on one federation: who is better off than alone?
+
+    Every client is set against its own yardstick, the model it trains by itself.
+
+    Examples:
+      glocal compare
+
+      glocal compare fedavg 'fedprox(mu=0.1)' --partition 'classes(2)' --repeats 5
+
+      glocal compare fedavg --data hospitals.csv --client hospital --label outcome
+    """
+    from glocal.runs.settings import from_mapping
+
+    settings = from_mapping(chosen(locals()))
+    specs = list(dict.fromkeys(methods or DEFAULT_COMPARISON))
+    if against is not None and against not in specs:
+        raise GlocalError(f"--against {against} is not among the methods compared: add it to them.")
+    train(new(specs, settings, out, "compare", against, choose), json)
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    method: Annotated[
+        str,
+        typer.Argument(
+            metavar="METHOD|FILE.toml",
+            help="A method, as in 'fedprox(mu=0.1)'; or a file with a method and settings of the "
+            "same names as these options (options given here win).",
+        ),
+    ],
+    data: Data = "digits",
+    clients: Clients = 20,
+    partition: Partition = None,
+    transform: Transform = None,
+    label: Label = "label",
+    client: Client = "client",
+    model: Model = "mlp",
+    init: Init = None,
+    augment: Augment = None,
+    rounds: Rounds = 50,
+    fraction: FractionOf = 1.0,
+    sampled: Sampled = None,
+    poisson: PoissonOption = False,
+    repeats: Repeats = 1,
+    yardstick: Yardstick = "local",
+    validate_every: ValidateEvery = 0,
+    new_test: NewTest = False,
+    adapt: Adapt = None,
+    seed: Seed = 0,
+    engine: EngineOption = "auto",
+    device: Device = "cpu",
+    jobs: Jobs = 0,
+    diverged: Diverged = "fatal",
+    states: StatesOption = "auto",
+    precision: PrecisionOption = "single",
+    checkpoint_every: CheckpointEvery = 0,
+    keep_checkpoints: KeepCheckpoints = 2,
+    track: Track = None,
+    out: Out = None,
+    json: Json = None,
+) -> None:
+    """Train one method and show every client's row.
+
+    Examples:
+      glocal run fedavg --rounds 20
+
+      glocal run runs/2026-01-31-120000-fedavg/settings.toml --seed 1
+    """
+    from dataclasses import asdict
+
+    from glocal.runs.settings import from_mapping, read
+
+    given = chosen(locals())
+    if method.endswith(".toml"):
+        method, settings = read(Path(method))
+        typed = click.core.ParameterSource.COMMANDLINE
+        explicit = {
+            name: value
+            for name, value in given.items()
+            if context.get_parameter_source("transform" if name == "transforms" else name) == typed
+        }
+        settings = from_mapping({**asdict(settings), **explicit})
+    else:
+        settings = from_mapping(given)
+    train(new([method], settings, out, "run"), json)
+
+
+@app.command()
+def methods() -> None:
+    """List methods, what can be joined to them, and models, with their settings."""
+    from glocal.report.tables import list_methods
+
+    list_methods()
+
+
+@app.command()
+def data(
+    name: Annotated[
+        str | None, typer.Argument(help="A data set or file to load and show.", metavar="[NAME]")
+    ] = None,
+    clients: Clients = 20,
+    partition: Partition = None,
+    transform: Transform = None,
+    label: Label = "label",
+    client: Client = "client",
+    seed: Seed = 0,
+) -> None:
+    """List data sets and partitions; with a NAME, load it and draw how it is dealt.
+
+    Examples:
+      glocal data
+
+      glocal data digits --partition 'classes(2)'
+    """
+    from glocal.report.tables import draw_federation, list_data
+
+    if name is None:
+        list_data()
+        return
+    from glocal.runs.settings import from_mapping
+
+    given = {k: v for k, v in chosen(locals()).items() if k != "data"}
+    draw_federation(from_mapping({**given, "data": name}).federation())
+
+
+@app.command()
+def bench(
+    repeats: Annotated[int, typer.Option(help="Interleaved repeats of each contestant.")] = 7,
+    json: Json = None,
+) -> None:
+    """Time a round of local training: plain PyTorch loop, sequential, vectorised, auto.
+
+    All in one run; medians of interleaved repeats, in milliseconds.
+    """
+    from glocal.report.tables import bench_table
+
+    if repeats < 1:
+        raise GlocalError(f"repeats must be 1 or more, not {repeats}.")
+    check_json(json)
+    bench_table(repeats, json)
+
+
+app.command()(resume)
+app.command()(newcomer)
+app.command()(fairness)
+app.command()(adapt)
+app.command()(robustness)
+app.command()(runs)
+app.command()(synthetic)
+app.command(cls=BareJson)(privacy)
+
+
+def main() -> None:
+    """Run the command line: 0 done, 2 bad input with one line that says what to do, 1 otherwise."""
+    # Read when torch is loaded, later. Threads that spin while they wait make a round of small
+    # models many times slower on a machine that is busy with something else.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        code = app(standalone_mode=False)
+        if code == 130:  # Ctrl-C, as typer passes it on
+            _say("stopped.", code)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        typer.echo(error.format_message())
+        code = 2
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.Abort:
+        code = _say("stopped.", 130)
+    except click.ClickException as error:
+        code = _say(f"{error.format_message()} (try 'glocal --help')", 2)
+    except GlocalError as error:
+        code = _say(str(error), 2)
+    except Interrupted as error:
+        code = _say(str(error), error.code)
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError) and error.errno != errno.ENOSPC:
+            code = _defect(error)
+        else:
+            # Keep the interpreter from flushing into what takes nothing more.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # Whoever closed a pipe has seen enough.
+            broken = isinstance(error, BrokenPipeError)
+            code = 0 if broken else _say(f"no room to write to ({error.strerror}): make some.", 2)
+    except KeyboardInterrupt:
+        code = _say("stopped.", 130)
+    except Exception as error:
+        code = _defect(error)
+    sys.exit(code or 0)
+
+
+def _defect(error: Exception) -> int:
+    """A defect of ours: no traceback, unless asked for."""
+    if os.environ.get("GLOCAL_DEBUG"):
+        raise error
+    return _say(
+        f"something went wrong that should not: {type(error).__name__}: {error}; "
+        "set GLOCAL_DEBUG=1 and run again to see where, and please report it.",
+        1,
+    )
+
+
+def check_json(json: Path | None) -> None:
+    """Before anything is trained: can that file be written?"""
+    if json is None or str(json) == "-":
+        return
+    if json.is_dir():
+        raise GlocalError(f"--json {json} is a folder: give the name of a file.")
+    if not json.absolute().parent.is_dir():
+        raise GlocalError(
+            f"the folder of --json {json} does not exist: make it, or choose another."
+        )
+
+
+def _say(message: str, code: int) -> int:
+    typer.echo(f"glocal: {' '.join(message.split())}", err=True)
+    return code

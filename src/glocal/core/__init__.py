@@ -1,0 +1,1 @@
+"""What everything else stands on: trees, random keys, errors, specs, checks, progress."""

@@ -1,0 +1,97 @@
+"""Where files lie: a folder, plain or gzipped; a tar archive; a Debian package.
+
+Files are read into memory by name. Nothing is ever written under a name an archive brought.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import tarfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from glocal.core.errors import GlocalError
+
+LARGEST = 64 * 2**20
+"""Bytes of one file: more than any that is wanted has. A small one may unpack to no more."""
+
+UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
+
+
+def in_folder(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """Those of the named files that are there, as they are or with ``.gz``."""
+    found = {}
+    for name in names:
+        for path in (folder / name, folder / f"{name}.gz"):
+            if path.is_file():
+                found[name] = _read(path)
+                break
+    return found
+
+
+def listed(folder: Path, names: Sequence[str]) -> list[str]:
+    """The names of those that are there, without reading them."""
+    return [n for n in names if (folder / n).is_file() or (folder / f"{n}.gz").is_file()]
+
+
+def in_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """Those of the named files that are in a ``.tar.gz``, ``.tgz`` or ``.deb``, at any depth."""
+    found = {}
+    try:
+        with path.open("rb") as file:
+            stream = _data_of_deb(file) if path.suffix == ".deb" else file
+            with tarfile.open(fileobj=stream, mode="r:*") as archive:
+                for member in archive:
+                    inside = PurePosixPath(member.name)
+                    name = inside.name.removesuffix(".gz")
+                    if name not in names or not member.isreg() or ".." in inside.parts:
+                        continue
+                    content = archive.extractfile(member)
+                    if content is not None:
+                        zipped = inside.suffix == ".gz"
+                        found[name] = _bounded(_unzipped(content) if zipped else content, name)
+    except UNREADABLE:
+        raise GlocalError(
+            f"{path.name} is not a readable archive: it is cut off or damaged; fetch it again."
+        ) from None
+    return found
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return _bounded(_unzipped(file) if path.suffix == ".gz" else file, path.name)
+    except UNREADABLE:
+        raise GlocalError(
+            f"{str(path)!r} cannot be read: it is cut off or damaged; fetch it again."
+        ) from None
+
+
+def _unzipped(file: IO[bytes]) -> IO[bytes]:
+    return cast(IO[bytes], gzip.GzipFile(fileobj=file))
+
+
+def _bounded(file: IO[bytes], name: str) -> bytes:
+    content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise GlocalError(f"{name} is larger than any file of this data: fetch the right one.")
+    return content
+
+
+def _data_of_deb(file: IO[bytes]) -> IO[bytes]:
+    """The files of a Debian package: an ``ar`` archive with ``data.tar`` compressed in it."""
+    if file.read(8) != b"!<arch>\n":
+        raise tarfile.ReadError("no ar archive")
+    while len(head := file.read(60)) == 60:
+        try:
+            size = int(head[48:58])
+        except ValueError:
+            raise tarfile.ReadError("no ar header") from None
+        content = file.read(size + size % 2)
+        if head.startswith(b"data.tar"):
+            return io.BytesIO(content[:size])
+    raise tarfile.ReadError("no data.tar")

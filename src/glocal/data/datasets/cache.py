@@ -1,0 +1,66 @@
+"""Arrays that were fetched and checked, kept for the next time: one ``.npz`` a data set."""
+
+from __future__ import annotations
+
+import os
+import uuid
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from glocal.core.errors import GlocalError
+from glocal.core.progress import say
+from glocal.data.datasets.formats import Arrays
+
+
+def folder() -> Path:
+    """``GLOCAL_CACHE``, or ``glocal`` in the user's cache folder."""
+    if own := os.environ.get("GLOCAL_CACHE"):
+        return Path(own).expanduser()
+    user = os.environ.get("XDG_CACHE_HOME")
+    return (Path(user) if user else Path.home() / ".cache") / "glocal"
+
+
+def kept(name: str, check: Callable[[Arrays], None]) -> Arrays | None:
+    """The arrays of a data set, or None: if there are none, or if ``check`` raises, and it says so.
+
+    Args:
+        name: of the data set.
+        check: raises unless the arrays are what they should be.
+    """
+    path = folder() / f"{name}.npz"
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in archive.files}
+        check(arrays)
+    except (GlocalError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error):
+        say(f"{path} is damaged, so the data is fetched again.")
+        return None
+    return arrays
+
+
+def keep(name: str, arrays: Arrays) -> None:
+    """Write a data set's arrays. The file has its name only once it is whole."""
+    where = folder()
+    part = where / f"{name}-{uuid.uuid4().hex}.part"
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("xb") as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(where / f"{name}.npz")
+        finally:
+            part.unlink(missing_ok=True)
+        say(f"{name} is checked and kept in {where}.")
+    except OSError as error:
+        say(
+            f"{name} could not be kept in {where} ({error.strerror}), so it is fetched every time: "
+            "set GLOCAL_CACHE to a folder that can be written."
+        )

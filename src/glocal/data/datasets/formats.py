@@ -1,0 +1,207 @@
+"""File formats of image data sets, read from bytes: IDX, and the three of CIFAR-10.
+
+No file can run code: what is pickled is read by an unpickler that knows two stand-ins and nothing
+else.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import math
+import pickle
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glocal.core.errors import GlocalError
+from glocal.data.validation import Array
+
+Arrays = dict[str, Array]
+"""``x_train``, ``y_train``, ``x_test`` and ``y_test``, in uint8."""
+
+Files = Mapping[str, bytes]
+
+
+def nothing() -> None:
+    """Nothing is needed."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """Files that hold a data set together, and how they are read."""
+
+    files: tuple[str, ...]
+    decode: Callable[[Files], Arrays]
+    ready: Callable[[], None] = nothing
+    """Raises if something is missing to read them, before anything large is fetched."""
+
+
+def idx(data: bytes, name: str) -> Array:
+    """An IDX file of bytes: 0, 0, 8, the number of dimensions, each as 4 bytes, then the values."""
+    if data[:3] != b"\0\0\x08" or len(data) < 4:
+        raise GlocalError(f"{name} is not an IDX file of bytes: fetch it again.")
+    start = 4 + 4 * data[3]
+    shape = [int.from_bytes(data[at : at + 4], "big") for at in range(4, start, 4)]
+    if len(data) != start + math.prod(shape):
+        raise GlocalError(
+            f"{name} is {len(data)} bytes long and should be {start + math.prod(shape)}: it is cut "
+            "off or damaged; fetch it again."
+        )
+    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+
+
+def _from_idx(files: Files) -> Arrays:
+    x_train, y_train, x_test, y_test = (idx(files[name], name) for name in IDX.files)
+    # Grey images come without their one channel.
+    return {
+        "x_train": x_train[:, None],
+        "y_train": y_train,
+        "x_test": x_test[:, None],
+        "y_test": y_test,
+    }
+
+
+IDX = Form(
+    (
+        "train-images-idx3-ubyte",
+        "train-labels-idx1-ubyte",
+        "t10k-images-idx3-ubyte",
+        "t10k-labels-idx1-ubyte",
+    ),
+    _from_idx,
+)
+
+BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+"""CIFAR-10's: five of training examples, one of test examples."""
+IMAGE = (3, 32, 32)
+
+Batch = tuple[Array, Array]
+
+
+def _joined(batches: Iterable[Batch]) -> Arrays:
+    *train, (x_test, y_test) = batches
+    x, y = (np.concatenate([batch[i] for batch in train]) for i in (0, 1))
+    return {"x_train": x, "y_train": y, "x_test": x_test, "y_test": y_test}
+
+
+def binary_batch(data: bytes, name: str) -> Batch:
+    """CIFAR-10's binary version: a label and 3·32·32 values, 3,073 bytes an example."""
+    size = 1 + math.prod(IMAGE)
+    if not data or len(data) % size:
+        raise GlocalError(
+            f"{name} is {len(data)} bytes long, which is no multiple of {size}: it is cut off or "
+            "damaged; fetch it again."
+        )
+    rows = np.frombuffer(data, np.uint8).reshape(-1, size)
+    return rows[:, 1:].reshape(-1, *IMAGE), rows[:, 0]
+
+
+def _from_binary(files: Files) -> Arrays:
+    return _joined(binary_batch(files[name], name) for name in CIFAR_BINARY.files)
+
+
+CIFAR_BINARY = Form(tuple(f"{name}.bin" for name in BATCHES), _from_binary)
+
+
+class _Pickled:
+    """What a pickled numpy array, or its dtype, left behind: its state, and no numpy call."""
+
+    state: Any = None
+
+    def __init__(self, *args: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _Reader(pickle.Unpickler):
+    """Plain values and stand-ins for arrays. Every other name a pickle may call is refused."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        array = module in ("numpy.core.multiarray", "numpy._core.multiarray")
+        if (array and name == "_reconstruct") or (module, name) == ("numpy", "dtype"):
+            return _Pickled
+        if (module, name) == ("numpy", "ndarray"):
+            return None  # it is only ever an argument
+        raise pickle.UnpicklingError(f"{module}.{name} is not data")
+
+
+def pickled_batch(data: bytes, name: str) -> Batch:
+    """CIFAR-10's Python version: a pickled dict with the array ``data`` and the list ``labels``."""
+    try:
+        batch = _Reader(io.BytesIO(data), encoding="bytes").load()
+        # The state of a pickled array: version, shape, dtype, whether in Fortran order, bytes.
+        _, shape, _, fortran, values = batch[b"data"].state
+        labels = batch[b"labels"]
+        if fortran or len(shape) != 2 or shape[1] != math.prod(IMAGE):
+            raise ValueError("not rows of images")
+        x = np.frombuffer(values, np.uint8).reshape(shape[0], *IMAGE)
+        return x, np.array(labels, dtype=np.uint8)
+    # A damaged or hostile pickle can fail in any way, MemoryError among them.
+    except Exception:
+        raise GlocalError(
+            f"{name} is not a pickled batch of CIFAR-10's Python version (or holds more than data, "
+            "which is not run): fetch it again, or the binary version."
+        ) from None
+
+
+def _from_pickled(files: Files) -> Arrays:
+    return _joined(pickled_batch(files[name], name) for name in CIFAR_PICKLED.files)
+
+
+CIFAR_PICKLED = Form(BATCHES, _from_pickled)
+
+
+def png_rows(data: bytes, name: str) -> Array:
+    """Images as the rows of one PNG: [n, 3, 32, 32], from n rows of 32·32 colours."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=("PNG",)) as picture:
+            pixels = np.asarray(picture)
+        _, height, width = IMAGE
+        return pixels.reshape(-1, height, width, 3).transpose(0, 3, 1, 2)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        raise GlocalError(
+            f"{name} is not a readable picture of {IMAGE[1] * IMAGE[2]} colours a row: fetch it "
+            "again."
+        ) from None
+
+
+def _numbers(data: bytes, name: str) -> Array:
+    try:
+        return np.array(json.loads(data), dtype=np.uint8)
+    except (ValueError, TypeError, OverflowError):
+        raise GlocalError(f"{name} is not a list of labels: fetch it again.") from None
+
+
+def _from_png(files: Files) -> Arrays:
+    *pictures, train, test = CIFAR_PNG.files
+    x = [png_rows(files[name], name) for name in pictures]
+    return {
+        "x_train": np.concatenate(x[:-1]),
+        "y_train": _numbers(files[train], train),
+        "x_test": np.ascontiguousarray(x[-1]),
+        "y_test": _numbers(files[test], test),
+    }
+
+
+def _pillow() -> None:
+    if importlib.util.find_spec("PIL") is None:
+        raise GlocalError(
+            "the pictures of this package are read with Pillow: install it (pip install "
+            "'glocal[data]'), or use files of another kind (see docs/data.md)."
+        )
+
+
+CIFAR_PNG = Form(
+    # The package does spell them so.
+    (*(f"{name}.png" for name in BATCHES), "train_lables.json", "test_lables.json"),
+    _from_png,
+    _pillow,
+)

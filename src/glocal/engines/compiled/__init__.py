@@ -1,0 +1,1 @@
+"""Steps compiled and run as programs of fixed shapes."""

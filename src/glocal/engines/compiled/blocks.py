@@ -1,0 +1,103 @@
+"""Cohorts in blocks of one width, so that one program of fixed shapes trains them all.
+
+Clients are sorted by how many steps they have and cut into blocks of ``width``; a block is done
+when its longest client is. The narrower the blocks, the less is computed for clients that are
+already done, and the more calls there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal.data.split import Split
+from glocal.engines.base import Ahead
+from glocal.slots.client import Phase
+
+WASTE = 0.15
+"""Share of the steps that may be computed for nobody."""
+
+MOST = 16
+"""Blocks at most: more calls would cost more than the steps they save."""
+
+
+def width(split: Split, phase: Phase, batch: int, ahead: Ahead) -> int:
+    """Clients in a block: the widest that wastes little on cohorts as they are to be expected.
+
+    Of the federation and the phase alone, never of one round's cohort: a run that is taken up again
+    must be cut as before.
+    """
+    n = split.counts().cpu()
+    steps = torch.full_like(n, phase.steps) if phase.steps else -(-n // batch) * phase.epochs
+    steps = steps.sort(descending=True).values
+    # A typical cohort has clients from all parts of the order.
+    typical = steps[torch.linspace(0, len(steps) - 1, ahead.cohort).round().long()]
+    best, least = ahead.cohort, float("inf")
+    for blocks in range(8 if ahead.varies else 1, MOST + 1):
+        wide = -(-ahead.cohort // blocks)
+        lost = wasted(typical, wide)
+        if lost < least:
+            best, least = wide, lost
+        if lost <= WASTE:
+            break
+    return best
+
+
+CACHE = 2 << 20
+"""Bytes of models, gradients and new models that stay in a core's own cache, more or less."""
+
+EVEN = 4
+"""Blocks come in multiples of that, so that two threads or four have as many each."""
+
+
+def cached(cohort: int, size: int) -> int:
+    """Clients in a block on a CPU, of ``size`` bytes each.
+
+    All of them, where they stay in the caches of two cores together. Else as many as stay in that
+    of one, which then trains a block alone. Never of how many cores there are: a run must be cut
+    alike on any machine.
+    """
+    most = max(1, CACHE // max(1, 3 * size))
+    if cohort <= 2 * most:
+        return cohort
+    blocks = -(-cohort // most)
+    return -(-cohort // (-(-blocks // EVEN) * EVEN))
+
+
+def wasted(steps: Tensor, width: int) -> float:
+    """Steps computed for nobody, as a share of those computed for somebody; ``steps`` descend."""
+    blocks = -(-len(steps) // width)
+    computed = width * int(sum(int(steps[b * width]) for b in range(blocks)))
+    return computed / max(1, int(steps.sum())) - 1.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A cohort's clients, those with the most examples first, padded to whole blocks."""
+
+    order: Tensor
+    """[blocks · width] which client each place has; where there is nobody, the last one again."""
+    places: Tensor
+    """[clients] where each client is."""
+    moved: bool
+    """Whether that is another order than the cohort's."""
+    most: list[int]
+    """Examples of each block's largest client."""
+
+    @classmethod
+    def of(cls, n: Tensor, width: int, device: torch.device) -> Layout:
+        """The layout of clients with ``n`` examples each (on the host)."""
+        order = torch.sort(n, descending=True, stable=True).indices
+        blocks = -(-len(n) // width)
+        nobody = blocks * width - len(n)
+        moved = bool(nobody) or not torch.equal(order, torch.arange(len(n)))
+        padded = torch.cat([order, order[-1:].expand(nobody)])
+        most = n[padded[::width]].tolist()
+        return cls(padded.to(device), order.argsort().to(device), moved, most)
+
+    @property
+    def blocks(self) -> int:
+        """How many there are."""
+        return len(self.most)

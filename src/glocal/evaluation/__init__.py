@@ -1,0 +1,1 @@
+"""What models do on clients' data: metrics, paired tests, summaries, communication."""

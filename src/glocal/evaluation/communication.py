@@ -1,0 +1,148 @@
+"""What a run sends, counted in numbers (parameters) by direction and layer set.
+
+One entry a round: what went ``down`` to clients and what came ``up`` from them, summed over the
+clients that took part, by the name of the layer set ("shared", "private start", "extra", …). A
+number sent to two clients counts twice. :func:`published` is the formula of papers instead, where
+the model goes down to everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, SupportsIndex, overload
+
+from glocal.core.errors import GlocalError
+
+Counts = Mapping[str, int]
+"""How many numbers were sent, by layer set."""
+
+
+class Rounds(Sequence[Counts]):
+    """One entry a round, never changed: :meth:`plus` gives the next one, without a copy.
+
+    All that follow from each other share one list, and each knows how much of it is its own; so a
+    long run does not copy all of its past in every round.
+    """
+
+    def __init__(self, entries: Iterable[Counts] = (), length: int | None = None) -> None:
+        self._all = entries if isinstance(entries, list) and length is not None else list(entries)
+        self._length = len(self._all) if length is None else length
+
+    def plus(self, entry: Counts) -> Rounds:
+        """These, and one more."""
+        mine = self._all
+        if len(mine) > self._length:  # somebody went on from here before
+            mine = mine[: self._length]
+        mine.append(dict(entry))
+        return Rounds(mine, self._length + 1)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, i: SupportsIndex) -> Counts: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Counts]: ...
+    def __getitem__(self, i: SupportsIndex | slice) -> Counts | Sequence[Counts]:
+        return (self._all if len(self._all) == self._length else self._all[: self._length])[i]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rounds) and list(self) == list(other)
+
+    def __repr__(self) -> str:
+        return f"Rounds({list(self)})"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The traffic of a run so far; :meth:`record` returns the next one."""
+
+    down: Rounds = field(default_factory=Rounds)
+    """Server to clients, one entry a round."""
+    up: Rounds = field(default_factory=Rounds)
+    """Clients to server, one entry a round."""
+
+    def record(self, down: Counts, up: Counts) -> Ledger:
+        """The ledger with one more round; both may be empty (a round nobody took part in)."""
+        for counts in (down, up):
+            for name, count in counts.items():
+                if count < 0:
+                    raise GlocalError(f"{count} numbers of {name!r} were sent: count from 0 up.")
+        return Ledger(self.down.plus(down), self.up.plus(up))
+
+    @property
+    def params_down(self) -> int:
+        """Numbers sent to clients."""
+        return sum(map(_total, self.down))
+
+    @property
+    def params_up(self) -> int:
+        """Numbers sent to the server."""
+        return sum(map(_total, self.up))
+
+    def by_set(self, direction: Literal["down", "up"]) -> dict[str, int]:
+        """Numbers sent in one direction, by layer set."""
+        totals: dict[str, int] = {}
+        for counts in self.down if direction == "down" else self.up:
+            for name, count in counts.items():
+                totals[name] = totals.get(name, 0) + count
+        return totals
+
+    def nbytes(self, itemsize: int = 4) -> int:
+        """Bytes both ways, at ``itemsize`` bytes a number (4 for float32)."""
+        return (self.params_down + self.params_up) * itemsize
+
+    def to_goal(
+        self, series: Sequence[float | None], goal: float, *, lower_is_better: bool = False
+    ) -> int | None:
+        """Numbers sent both ways until a metric reaches a goal.
+
+        Args:
+            series: The metric after each round, from the first; None or NaN where it was not
+                taken. May be shorter than the ledger.
+            goal: What is to be reached.
+            lower_is_better: Whether that is from above.
+
+        Returns:
+            The traffic up to and including the first round that reached the goal; None if none did.
+        """
+        if len(series) > len(self.down):
+            raise GlocalError(
+                f"the metric has {len(series)} rounds and the ledger {len(self.down)}: "
+                "give one value for each round, and none for the start."
+            )
+        spent = 0
+        for value, down, up in zip(series, self.down, self.up, strict=False):
+            spent += _total(down) + _total(up)
+            # NaN compares false either way.
+            if value is not None and (value <= goal if lower_is_better else value >= goal):
+                return spent
+        return None
+
+    def to_dict(self) -> dict[str, list[dict[str, int]]]:
+        """Plain dicts of ints, for JSON and checkpoints."""
+        return {"down": [dict(c) for c in self.down], "up": [dict(c) for c in self.up]}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> Ledger:
+        """The inverse of :meth:`to_dict`."""
+        down, up = (
+            Rounds({name: int(count) for name, count in counts.items()} for counts in state[key])
+            for key in ("down", "up")
+        )
+        return cls(down, up)
+
+
+def published(rounds: int, parameters: int, clients: int, fraction: float) -> int:
+    """Numbers sent as papers count them: ``rounds · |θ| · (K + C·K)``.
+
+    The model goes down to all ``K`` clients and up from the sampled ``C·K``. Liang et al., *Think
+    locally, act globally: federated learning with local and global representations*, 2020, print
+    these totals; those of a run in stages (their warm-up, then fewer shared layers) add up.
+    """
+    return rounds * parameters * (clients + round(fraction * clients))
+
+
+def _total(counts: Counts) -> int:
+    return sum(counts.values())

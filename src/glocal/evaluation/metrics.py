@@ -1,0 +1,244 @@
+"""Metrics of one client's predictions, and how fairly they are spread over clients.
+
+A metric is a pure function of one client's ``logits`` [n, C], labels ``y`` [n] and, optionally, a
+``weight`` for each example (the pooled estimate needs one), and gives a float. Sequences come as
+``logits`` [n, T, C] and ``y`` [n, T]: every position counts as an example, with its sequence's
+weight or, where ``weight`` is [n, T], its own (0 for padding). Without examples, or with weights
+that sum to zero, a metric is NaN. Sums are taken in double precision, over the whole set at once: a
+mean of batches' calibration errors or AUCs is something else.
+
+Calibration is that of Guo, Pleiss, Sun and Weinberger, *On calibration of modern neural networks*,
+ICML 2017: with the top-1 confidences cut into 15 bins of equal width ``((b−1)/15, b/15]``::
+
+    ECE = Σ_b (w_b / w) |accuracy_b − confidence_b|,    MCE = max_b |accuracy_b − confidence_b|.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glocal.core.errors import GlocalError
+
+BINS = 15
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A function of one client's ``(logits, y, weight)``, and which way is better."""
+
+    function: Callable[[Tensor, Tensor, Tensor | None], float]
+    lower_is_better: bool = False
+
+    def __call__(self, logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+        """The metric of one client's predictions."""
+        return self.function(logits, y, weight)
+
+
+def correct(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Whether each example's label comes first, [n]; of a sequence, the share of its positions.
+
+    Args:
+        logits: [n, C], or [n, T, C] for sequences.
+        y: [n] or [n, T].
+        weight: For sequences only, [n, T]: what each position counts for (0 for padding). A
+            sequence of nothing but padding has nothing right: leave it out of any comparison.
+    """
+    hit = (logits.argmax(-1) == y).to(torch.float64)
+    if hit.dim() == 1:
+        return hit
+    w = torch.ones_like(hit) if weight is None else weight.to(hit)
+    total = w.sum(-1)
+    return (hit * w).sum(-1) / torch.where(total > 0, total, 1.0)
+
+
+def accuracy(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+    """The share of labels that come first."""
+    logits, y, w = _flat(logits, y, weight)
+    return _mean(logits.argmax(-1) == y, w)
+
+
+def top_k(k: int) -> Callable[[Tensor, Tensor, Tensor | None], float]:
+    """The metric: the share of labels among the first ``k``."""
+
+    def metric(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+        logits, y, w = _flat(logits, y, weight)
+        first = logits.topk(min(k, logits.shape[-1]), dim=-1).indices
+        return _mean((first == y.unsqueeze(-1)).any(-1), w)
+
+    return metric
+
+
+def cross_entropy(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+    """The mean of ``−log`` of the label's probability."""
+    logits, y, w = _flat(logits, y, weight)
+    log_p = logits.to(torch.float64).log_softmax(-1)
+    return _mean(-log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1), w)
+
+
+def auc(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+    """The chance that a positive is scored above a negative, ties counting half.
+
+    Two classes only; the score is the difference of the two logits. NaN where a class is absent.
+    """
+    logits, y, w = _flat(logits, y, weight)
+    if logits.shape[-1] != 2:
+        raise GlocalError(
+            f"the AUC is for two classes and the model has {logits.shape[-1]}: "
+            "use accuracy, top5 or cross_entropy instead."
+        )
+    score = logits[:, 1].to(torch.float64) - logits[:, 0].to(torch.float64)
+    positive, negative = y == 1, y == 0
+    ranked, order = score[negative].sort()
+    cumulated = torch.cat([w.new_zeros(1), w[negative][order].cumsum(0)])
+    below = cumulated[torch.searchsorted(ranked, score[positive])]
+    up_to = cumulated[torch.searchsorted(ranked, score[positive], right=True)]
+    pairs = w[positive].sum() * cumulated[-1]
+    return float((w[positive] * (below + up_to) / 2.0).sum() / pairs) if pairs > 0 else math.nan
+
+
+def ece(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+    """Expected calibration error."""
+    gap, w = _calibration(logits, y, weight)
+    return _mean(gap, w)
+
+
+def mce(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+    """Maximum calibration error, over the bins that hold something."""
+    gap, w = _calibration(logits, y, weight)
+    return float(gap[w > 0].max()) if bool((w > 0).any()) else math.nan
+
+
+METRICS: dict[str, Metric] = {
+    "accuracy": Metric(accuracy),
+    "auc": Metric(auc),
+    "cross_entropy": Metric(cross_entropy, lower_is_better=True),
+    "ece": Metric(ece, lower_is_better=True),
+    "mce": Metric(mce, lower_is_better=True),
+    "top5": Metric(top_k(5)),
+}
+
+PERCENT = ("accuracy", "top5")
+"""Those that tables and pictures show in per cent."""
+
+
+def fairness(
+    values: Sequence[float], n: Sequence[int] | None = None, *, lower_is_better: bool = False
+) -> dict[str, Any]:
+    """How any per-client metric is spread over clients.
+
+    Clients without a value (NaN: no test examples, or an AUC with one class) are left out. Nothing
+    is defined without clients, and every number is then NaN.
+
+    Args:
+        values: One value for each client.
+        n: Test examples of each, for ``mean_examples``.
+        lower_is_better: For losses and calibration errors.
+
+    Returns:
+        ``over`` ("clients": every client counts once in all that follows), ``clients`` (how many
+        had a value), ``mean``, ``worst10`` and ``best10`` (means of the worst and best tenth of
+        clients, rounded up), ``gap`` (between the best and the worst client), ``gini`` (×100: half
+        the mean absolute difference of two clients, in per cent of the mean; 0 if all values are 0;
+        NaN if one is negative, as a benefit can be, for which it has no meaning), and, given
+        ``n``, ``mean_examples``, in which every test example counts once.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    live = ~np.isnan(x)
+    best_first = np.sort(x[live]) if lower_is_better else -np.sort(-x[live])
+    k = len(best_first)
+    tenth = -(-k // 10)
+    summary: dict[str, Any] = {"over": "clients", "clients": k}
+    if k:
+        summary |= {
+            "mean": float(best_first.mean()),
+            "worst10": float(best_first[k - tenth :].mean()),
+            "best10": float(best_first[:tenth].mean()),
+            "gini": _gini(x[live]),
+            "gap": float(abs(best_first[0] - best_first[-1])),
+        }
+    else:
+        summary |= dict.fromkeys(("mean", "worst10", "best10", "gini", "gap"), math.nan)
+    if n is not None:
+        w = np.asarray(n, dtype=np.float64)[live]
+        summary["mean_examples"] = float(x[live] @ w / w.sum()) if w.sum() > 0 else math.nan
+    return summary
+
+
+def lorenz(values: Sequence[float]) -> list[tuple[float, float]]:
+    """The Lorenz curve: how much of the total the lowest clients hold.
+
+    ``values`` are one for each client, and those without one (NaN) are left out as in
+    :func:`fairness`, whose ``gini`` is 100 times twice the area between the curve and the diagonal.
+
+    Returns:
+        Points ``(share of clients from the lowest, their share of the total)`` from (0, 0) to
+        (1, 1), straight lines between them; the diagonal if all values are 0, shares of NaN if one
+        is negative, no points without clients.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    x = np.sort(x[~np.isnan(x)])
+    k = len(x)
+    if not k:
+        return []
+    clients = np.arange(k + 1) / k
+    if x[0] < 0:
+        held = np.full(k + 1, math.nan)
+    elif x[-1] == 0:
+        held = clients
+    else:
+        held = np.concatenate([[0.0], np.cumsum(x)])
+        held /= held[-1]
+    return list(zip(clients.tolist(), held.tolist(), strict=True))
+
+
+def _gini(x: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    """``100 · Σ_ij |x_i − x_j| / (2 K² mean)``, from the sorted values."""
+    if x.min() < 0:
+        return math.nan
+    if x.max() == 0:
+        return 0.0
+    k = len(x)
+    rank = 2.0 * np.arange(1, k + 1) - k - 1.0
+    # The ranks sum to zero: equal values would leave the rounding error of their sum.
+    return 100.0 * max(0.0, float(rank @ np.sort(x)) / (k * float(x.sum())))
+
+
+def _flat(logits: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Positions as examples: logits [m, C], labels [m] and weights [m]."""
+    if logits.shape[:-1] != y.shape:
+        raise GlocalError(
+            f"logits of shape {tuple(logits.shape)} need labels of shape "
+            f"{tuple(logits.shape[:-1])}, not {tuple(y.shape)}."
+        )
+    w = torch.ones(y.shape, dtype=torch.float64, device=y.device)
+    if weight is not None:
+        if weight.shape not in (y.shape, y.shape[:1]):
+            raise GlocalError(
+                f"weights must be one for each example, {tuple(y.shape[:1])}, or one for each "
+                f"label, {tuple(y.shape)}, not {tuple(weight.shape)}."
+            )
+        w = w * weight.to(w).view(*weight.shape, *(1,) * (y.dim() - weight.dim()))
+    return logits.flatten(0, -2), y.flatten(), w.flatten()
+
+
+def _mean(x: Tensor, w: Tensor) -> float:
+    total = w.sum()
+    return float((x.to(w) * w).sum() / total) if total > 0 else math.nan
+
+
+def _calibration(logits: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """``|accuracy_b − confidence_b|`` and ``w_b`` of every bin."""
+    logits, y, w = _flat(logits, y, weight)
+    confidence, label = logits.to(torch.float64).softmax(-1).max(-1)
+    bin_ = (confidence * BINS).ceil().long().clamp(1, BINS) - 1
+    over, held = torch.zeros(2, BINS, dtype=torch.float64, device=w.device)
+    over = over.index_add(0, bin_, w * ((label == y).to(w) - confidence))
+    held = held.index_add(0, bin_, w)
+    return over.abs() / torch.where(held > 0, held, 1.0), held

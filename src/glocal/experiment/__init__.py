@@ -1,0 +1,1 @@
+"""Methods fitted to a federation and set against each client's local baseline."""

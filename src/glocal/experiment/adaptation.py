@@ -1,0 +1,389 @@
+"""After training: each client adapts the model it was given to its own data.
+
+Yu, Bagdasaryan, Shmatikov: *Salvaging federated learning by local adaptation*, 2020. With G the
+model a client was given, A the one it adapts (A starts at G) and CE its loss,
+
+    fine-tune      CE(A), all parameters
+    freeze-base    CE(A), the last layer alone (or whichever ``train`` says)
+    ewc            CE(A) + Σ_j (λ/2) F_j (A_j − G_j)²
+    distill        (1 − α) CE(A) + α T² KL(softmax(G/T) ‖ softmax(A/T))
+
+F is the mean over examples of the squared gradient of each example's log-likelihood at G, on the
+client's data or on public data. The paper prints distillation's weights the other way round,
+α T² CE + (1 − α) KL: ``form=paper`` has that. ``best`` is all four, and of them each client's best.
+
+Whatever is chosen (the rate, the epoch, the technique) is chosen on the client's own validation
+data, by the rules of the yardstick (:mod:`glocal.experiment.baseline`), with as many rates to
+choose from; a client that does no better than with G there stays at G. All clients and rates adapt
+as one program where the engine can.
+
+Departure: the pull of ewc is taken implicitly, ``A ← (A − η∇CE + ηλF G) / (1 + ηλF)``, which is
+stable at any λ; the plain gradient step overshoots once ηλF exceeds 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict, Unpack
+
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+
+from glocal.core import rng, tree
+from glocal.core import validation as fields
+from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.spec import parse_call, split_plus
+from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.data.federation import Federation
+from glocal.engines.base import PIECE, Engine, padded_rows
+from glocal.evaluation.evaluate import score
+from glocal.experiment.baseline import BLOCK_BYTES, Best, race
+from glocal.methods import selector
+from glocal.methods.local import GRID
+from glocal.nn.optim import Optimizer, Schedule, constant, not_negative, positive, sgd
+from glocal.nn.task import Task, weighted_mean
+from glocal.slots.client import Phase, check_counts
+from glocal.slots.sharing import Selector, everything
+from glocal.slots.sharing import last as last_layers
+
+Public = tuple[Tensor, Tensor]
+"""Inputs and labels that are nobody's."""
+
+Objective = Callable[[Task, Carry, Params, Batch, Tensor], Tensor]
+
+
+def _cross_entropy(task: Task, carry: Carry, w: Params, batch: Batch, key: Tensor) -> Tensor:
+    return task.loss(w, batch, key)
+
+
+@dataclass(frozen=True)
+class Technique:
+    """How a client adapts; a ``Local`` whose state has the model under ``w`` and G under ``g``."""
+
+    name: str
+    objective: Objective = _cross_entropy
+    moves: Selector = field(default_factory=everything)
+    """Which parameters are adapted."""
+    lam: float | None = None
+    """The strength of ewc's pull; none: no Fisher information is taken."""
+    public: bool = False
+    """Whether that is of public data."""
+    rates: tuple[float, ...] = GRID
+    max_epochs: int = 50
+    patience: int = 10
+    batch_size: int = 10
+    opt: Optimizer = field(default_factory=lambda: sgd(1.0))
+    schedule: Schedule = field(default_factory=constant)
+
+    def check(self, task: Task, public: Public | None) -> None:
+        """Refuse, before anyone trains, what does not fit the model or lacks its data."""
+        if self.public and public is None:
+            raise GlocalError(
+                "ewc(fisher=public) needs public data: give public=(x, y) in Python, or adapt the "
+                "finished run with 'glocal adapt DIR --public FILE.safetensors'."
+            )
+        self.moves.pick(task.names)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """An epoch at a time: after each, validation data is looked at."""
+        return (Phase("adapt", 1, self.step),)
+
+    def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
+        """Not used: every client starts with the model it was given."""
+        return {"w": params}
+
+    def start(self, task: Task, down: Downlink, client: ClientState) -> Carry:
+        """As it was left after the last epoch."""
+        return client
+
+    def step(self, task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+        """One mini-batch."""
+        w, moving = carry["w"], self.moves.pick(task.names)
+        part = {k: w[k] for k in task.names if k in moving}
+
+        def objective(part: Params) -> Tensor:
+            return self.objective(task, carry, {**w, **part}, batch, key)
+
+        grads, _ = task.grad(objective, part)
+        rate = carry["lr"] * down["lr"]
+        part, opt = self.opt.update(grads, carry["opt"], part, rate)
+        if self.lam is not None:
+            lam = self.lam
+
+            def pulled(a: Tensor, g: Tensor, f: Tensor) -> Tensor:
+                pull = rate * lam * f
+                # The limits, exactly: no pull leaves a, an endless one gives g.
+                held: Tensor = g + (a - g) / (1 + pull)
+                return held
+
+            part = tree.map(pulled, part, *({k: carry[s][k] for k in part} for s in ("g", "f")))
+        return {**carry, "w": {k: part.get(k, w[k]) for k in w}, "opt": opt}
+
+    def finish(self, task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        """Nothing is sent."""
+        return {}, carry, {}
+
+    def received(self, task: Task, down: Downlink, client: ClientState) -> Params:
+        """The model as it stands."""
+        w: Params = client["w"]
+        return w
+
+    def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
+        """The model as it stands."""
+        return {"adapted": client["w"]}
+
+
+class TrainingArgs(TypedDict, total=False):
+    """What every technique takes; ``lr`` fixes the rate, else clients pick from a grid."""
+
+    lr: float
+    max_epochs: int
+    patience: int
+    batch_size: int
+    momentum: float
+
+
+def fine_tune(**training: Unpack[TrainingArgs]) -> Technique:
+    """All parameters, on the client's loss."""
+    return Technique("fine-tune", **_training(training))
+
+
+def freeze_base(train: Any = None, **training: Unpack[TrainingArgs]) -> Technique:
+    """Only some layers, the last by default: ``train`` takes what ``shared=`` takes."""
+    moves = last_layers(1) if train is None else selector(train)
+    return Technique("freeze-base", moves=moves, **_training(training))
+
+
+def ewc(lam: float = 5000.0, *, fisher: str = "own", **training: Unpack[TrainingArgs]) -> Technique:
+    """Held near the given model where that matters: by its Fisher information, times ``lam``."""
+    not_negative(lam=lam)
+    if fisher not in ("own", "public"):
+        raise unknown("fisher", str(fisher), ("own", "public"))
+    return Technique("ewc", lam=lam, public=fisher == "public", **_training(training))
+
+
+def distill(
+    alpha: float = 0.95,
+    temperature: float = 6.0,
+    *,
+    form: str = "usual",
+    **training: Unpack[TrainingArgs],
+) -> Technique:
+    """Taught by the given model at a ``temperature``, with weight ``alpha``."""
+    positive(temperature=temperature)
+    if not 0 <= alpha <= 1:
+        raise GlocalError(f"alpha must be from 0 to 1, not {alpha}.")
+    if form not in ("usual", "paper"):
+        raise unknown("form", str(form), ("usual", "paper"))
+    T = temperature
+    hard, soft = (1 - alpha, alpha * T**2) if form == "usual" else (alpha * T**2, 1 - alpha)
+
+    def objective(task: Task, carry: Carry, w: Params, batch: Batch, key: Tensor) -> Tensor:
+        x = task.inputs(batch, key)
+        student = task.logits(w, x, key)
+        teacher = (task.predict(carry["g"], x) / T).log_softmax(-1)
+        kl = (teacher.exp() * (teacher - (student / T).log_softmax(-1))).sum(-1)
+        each = kl.flatten(1).mean(1) if kl.dim() > 1 else kl  # of a sequence, over its positions
+        both = hard * task.losses(student, batch["y"]) + soft * each
+        return weighted_mean(both, batch["weight"])
+
+    return Technique("distill", objective, **_training(training))
+
+
+TECHNIQUES: dict[str, Callable[..., Technique]] = {
+    "fine-tune": fine_tune,
+    "freeze-base": freeze_base,
+    "ewc": ewc,
+    "distill": distill,
+}
+
+
+def _training(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as fields of a technique."""
+    for name in given:
+        if name not in TrainingArgs.__annotations__:
+            raise unknown("setting", name, TrainingArgs.__annotations__)
+    out: dict[str, Any] = {}
+    if "lr" in given:
+        positive(lr=given["lr"])
+        out["rates"] = (float(given["lr"]),)
+    if "momentum" in given:
+        out["opt"] = sgd(1.0, momentum=given["momentum"])
+    for name in ("max_epochs", "patience"):
+        if name in given:
+            check_counts(epochs=given[name], batch_size=1)
+            out[name] = given[name]
+    if "batch_size" in given:
+        check_counts(epochs=1, batch_size=given["batch_size"])
+        out["batch_size"] = given["batch_size"]
+    return out
+
+
+def techniques(spec: str) -> list[Technique]:
+    """``best`` (all of them), or some joined by ``+``: ``fine-tune(lr=0.01)+ewc(lam=100)``."""
+    found: list[Technique] = []
+    for part in split_plus(spec):
+        name, args, kwargs = parse_call(part)
+        if name == "best":
+            if args:
+                raise GlocalError("best takes settings by name, as in best(max_epochs=20).")
+            found += [_make(each, (), kwargs) for each in TECHNIQUES]
+            continue
+        if name not in TECHNIQUES:
+            raise unknown("adaptation", name, ["best", *TECHNIQUES])
+        found.append(_make(name, args, kwargs))
+    names = [t.name for t in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise GlocalError(f"{name} is there twice in {shown(spec)}: keep one of them.")
+    return found
+
+
+def _make(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Technique:
+    fields.check_call(name, TECHNIQUES[name], args, kwargs)
+    return TECHNIQUES[name](*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """Each client's model after one technique, stacked, and what it reached on validation data."""
+
+    models: Params
+    val_accuracy: Tensor
+    val_loss: Tensor
+    rate: Tensor
+    epoch: Tensor
+    """0: the client stays with the model it was given."""
+
+
+def adapt(
+    task: Task,
+    fed: Federation,
+    engine: Engine,
+    technique: Technique,
+    given: Params,
+    seed: int,
+    *,
+    public: Public | None = None,
+    tick: Callable[[int], None] = lambda epoch: None,
+) -> Adapted:
+    """Every client adapts the model it was given (``given``, stacked), all of them at once."""
+    technique.check(task, public)
+    copies = 4 * tree.count(task.params) * len(technique.rates) * 5
+    everyone = torch.arange(len(fed), device=fed.x.device)
+    parts = [
+        _block(task, fed, engine, technique, tree.row(given, ids), ids, seed, public, tick)
+        for ids in torch.split(everyone, max(1, BLOCK_BYTES // copies))
+    ]
+    return Adapted(
+        tree.cat([p.models for p in parts]),
+        torch.cat([p.val_accuracy for p in parts]),
+        torch.cat([p.val_loss for p in parts]),
+        torch.cat([p.rate for p in parts]),
+        torch.cat([p.epoch for p in parts]),
+    )
+
+
+def _block(
+    task: Task,
+    fed: Federation,
+    engine: Engine,
+    technique: Technique,
+    given: Params,
+    ids: Tensor,
+    seed: int,
+    public: Public | None,
+    tick: Callable[[int], None],
+) -> Adapted:
+    device = ids.device
+    rates = torch.tensor(technique.rates, device=device)
+    runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
+
+    def for_runs(stacked: Params) -> Params:
+        return tree.map(lambda x: x.repeat_interleave(len(rates), 0), stacked)
+
+    start = for_runs(given)
+    moving = technique.moves.pick(task.names)
+    state: Tree = {
+        "w": start,
+        "opt": _stacked_opt(technique.opt, {k: start[k] for k in task.names if k in moving}),
+        "g": start,
+        "lr": rates.repeat(len(ids)),
+    }
+    if technique.lam is not None:
+        found = fisher(task, fed, engine, given, ids, public if technique.public else None)
+        state["f"] = for_runs(found)
+    best = Best(start, runs, fed.val.counts().to(device)[runs])
+    accuracy, loss = score(task, fed, engine, start, fed.val, runs)
+    best.offer(torch.arange(len(runs), device=device), start, accuracy, loss, 0)
+    root = rng.fold(rng.key(seed, device), 0xADA7)
+    raced = race(
+        task, fed, engine, technique, state, runs, root, lambda epoch, _: tick(epoch), best
+    )
+    tick(technique.max_epochs)
+    won = raced.by_client(ids, rates, fed)
+    # The last epoch within a standard error may be worse than the start: then the client stays.
+    had, cost = accuracy[:: len(rates)], loss[:: len(rates)]
+    gains = (won.val_accuracy > had) | ((won.val_accuracy == had) & (won.val_loss < cost))
+    return Adapted(
+        tree.where(gains, won.models, given),
+        torch.where(gains, won.val_accuracy, had),
+        torch.where(gains, won.val_loss, cost),
+        won.rate,
+        torch.where(gains, won.epoch, 0),
+    )
+
+
+def _stacked_opt(opt: Optimizer, stacked: Params) -> Tree:
+    """The optimiser's first state, for every run."""
+    runs = len(next(iter(stacked.values())))
+    return tree.stack([opt.init(tree.row(stacked, i)) for i in range(runs)])
+
+
+def fisher(
+    task: Task,
+    fed: Federation,
+    engine: Engine,
+    models: Params,
+    ids: Tensor,
+    public: Public | None = None,
+) -> Params:
+    """``F_j``, the mean over examples of ``(∂ log p(y|x) / ∂θ_j)²``, of the models of ``ids``.
+
+    On each client's own training data, or on public data. The gradient is squared for each example
+    by itself: that of a batch's mean, squared, is another and smaller thing.
+    """
+
+    def squares(params: Params, x: Tensor, y: Tensor, real: Tensor) -> Params:
+        def one(params: Params, x: Tensor, y: Tensor) -> Tensor:
+            return task.losses(task.predict(params, x.unsqueeze(0)), y.unsqueeze(0)).sum()
+
+        each = vmap(grad(one), in_dims=(None, 0, 0))(params, x, y)
+        return tree.map(lambda g: torch.tensordot(real, g.square(), dims=1), each)
+
+    clients = len(ids)
+    if public is None:
+        rows, real = padded_rows(fed.train, ids)
+        x, y = fed.x, fed.y_train
+    else:
+        x, y = (part.to(fed.x.device) for part in public)
+        rows = torch.arange(len(x), device=x.device).expand(clients, -1)
+        real = torch.ones_like(rows, dtype=torch.bool)
+    weight = real.to(torch.float32)
+    together = engine.name != "sequential"
+    size = max(1, (PIECE * 10_000) // (tree.count(models) if together else tree.count(task.params)))
+    total = tree.zeros(models)
+    for piece in torch.split(torch.arange(rows.shape[1]), min(size, PIECE)):
+        r, w = rows[:, piece], weight[:, piece]
+        if together:
+            found = vmap(squares)(models, x[r], y[r], w)
+        else:
+            found = tree.stack(
+                [squares(tree.row(models, i), x[r[i]], y[r[i]], w[i]) for i in range(clients)]
+            )
+        total = tree.add(total, found)
+    n = weight.sum(1)
+    return tree.map(lambda t: t / n.view(-1, *(1,) * (t.dim() - 1)), total)

@@ -1,0 +1,194 @@
+"""What adaptation changed, client by client; and the choice each client has in the end.
+
+*Adapted*: each client's best technique, by its own validation data. *The choice*: of the model it
+trains alone, what each method gives it, and those adapted, a client takes the one with the highest
+accuracy on its own validation data, but stays alone where that is no more than one standard error
+above what it has alone. Nobody is knowingly handed a worse model; the test data, which neither has
+seen, then says what the choice was worth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal.core import tree
+from glocal.core.types import Params
+from glocal.data.federation import Federation
+from glocal.engines.base import Engine
+from glocal.evaluation.evaluate import Outcome, outcomes
+from glocal.evaluation.summary import (
+    Table,
+    Trial,
+    against,
+    client_table,
+    paired,
+    pool_is_valid,
+    summarise,
+)
+from glocal.experiment.adaptation import Public, Technique, adapt
+from glocal.experiment.baseline import standard_error
+from glocal.nn.task import Task
+
+
+@dataclass(frozen=True)
+class After:
+    """One repeat, after adaptation."""
+
+    techniques: dict[str, Outcome]
+    """Each technique by itself, at every client."""
+    outcome: Outcome
+    """Each client's best."""
+    by: list[str]
+    """Which that is; ``none`` where the client stays with the model it was given."""
+    val_accuracy: Tensor
+    models: Params | None = field(default=None, repr=False)
+    """Those of ``outcome``, stacked, where they were to be kept."""
+
+
+def after(
+    task: Task,
+    fed: Federation,
+    engine: Engine,
+    wanted: Sequence[Technique],
+    given: Params,
+    seed: int,
+    *,
+    public: Public | None = None,
+    keep: bool = False,
+    tick: Callable[[int, int], None] = lambda done, total: None,
+) -> After:
+    """Adapt by every technique that is wanted, and pick each client's best on validation data."""
+    found: dict[str, Outcome] = {}
+    kept: list[Params] = []
+    accuracy, loss, moved = [], [], []
+    total = sum(t.max_epochs for t in wanted)
+    before = 0
+    for technique in wanted:
+
+        def one_tick(epoch: int, before: int = before) -> None:
+            tick(before + epoch, total)
+
+        one = adapt(task, fed, engine, technique, given, seed, public=public, tick=one_tick)
+        models = one.models
+
+        def of(ids: Tensor, models: Params = models) -> dict[str, Params]:
+            return {"adapted": {k: v[ids] for k, v in models.items()}}
+
+        pool = pool_is_valid(fed)
+        found[technique.name] = outcomes(task, fed, engine, of, pool=pool)
+        accuracy.append(one.val_accuracy.cpu())
+        loss.append(one.val_loss.cpu())
+        moved.append(one.epoch.cpu() > 0)
+        before += technique.max_epochs
+        if keep:
+            kept.append(models)
+    top, names = torch.stack(accuracy), list(found)
+    best = torch.where(top == top.amax(0), torch.stack(loss), torch.inf).argmin(0)
+    clients = torch.arange(len(fed))
+    picked = compose([found[names[int(i)]] for i in best], range(len(fed)))
+    stayed = ~torch.stack(moved)[best, clients]
+    by = ["none" if stayed[k] else names[int(best[k])] for k in range(len(fed))]
+    chosen = tree.map(lambda x: x[best, clients], tree.stack(kept)) if keep else None
+    return After(found, picked, by, top[best, clients], chosen)
+
+
+def compose(chosen: Sequence[Outcome], clients: Sequence[int]) -> Outcome:
+    """Client k's part of the k-th outcome, for all clients, as one outcome."""
+    pools = [o.pool[k] for o, k in zip(chosen, clients, strict=True) if o.pool is not None]
+    return Outcome(
+        {
+            name: [o.metrics[name][k] for o, k in zip(chosen, clients, strict=True)]
+            for name in chosen[0].metrics
+        },
+        [o.own[k] for o, k in zip(chosen, clients, strict=True)],
+        torch.stack(pools) if pools else None,
+        [o.chosen[k] for o, k in zip(chosen, clients, strict=True)],
+    )
+
+
+def add_adapted(
+    rows: Table, summary: dict[str, Any], trials: Sequence[Trial], repeats: Sequence[After]
+) -> None:
+    """What adaptation changed, beside what there was: ``adapted_…`` in rows and summary."""
+    changed = [
+        Trial(t.fed, a.outcome, t.alone, t.ledger) for t, a in zip(trials, repeats, strict=True)
+    ]
+    new = client_table(changed)
+    figures = summarise(new, changed)
+    for k, (row, now) in enumerate(zip(rows, new, strict=True)):
+        row |= {f"adapted_{name}": now[name] for name in ("accuracy", "benefit", "low", "high")}
+        row["adapted_verdict"] = now["verdict"]
+        row["adapted_by"] = repeats[0].by[k]
+        row["complexity"] = complexity(trials[0].fed, k)
+    kept = ("mean", "worst10", "best10", "gini", "gap", "benefit")
+    summary |= {f"adapted_{name}": figures[name] for name in kept}
+    for name in ("better_off", "worse_off", "undecided"):
+        summary[f"adapted_{name}"] = figures[name]
+    summary["adapted"] = {
+        "gain": against(figures, summary),
+        "by": dict(Counter(name for a in repeats for name in a.by)),
+        "accuracies": figures["accuracies"],
+        "techniques": _by_technique(trials, repeats),
+        "worse_off_in_each": _counted(worse_off_in_each(trials), worse_off_in_each(changed)),
+    }
+
+
+def complexity(fed: Federation, k: int) -> float:
+    """How varied a client's data is: the entropy of its training labels' shares, in bits."""
+    shares = torch.bincount(fed.y[fed.train.of(k)].flatten(), minlength=fed.classes).double()
+    return float(torch.special.entr(shares / shares.sum()).sum() / math.log(2))
+
+
+def _by_technique(trials: Sequence[Trial], repeats: Sequence[After]) -> dict[str, Any]:
+    """Each technique for everybody: every client's accuracy in every repeat, and the mean."""
+    found = {}
+    for name in repeats[0].techniques:
+        one = [
+            Trial(t.fed, a.techniques[name], t.alone, t.ledger)
+            for t, a in zip(trials, repeats, strict=True)
+        ]
+        figures = summarise(client_table(one), one)
+        found[name] = {
+            key: figures[key]
+            for key in ("mean", "better_off", "worse_off", "undecided", "accuracies")
+        }
+    return found
+
+
+def _counted(before: list[int], after: list[int]) -> dict[str, Any]:
+    """Counts of each repeat, and Student's interval of their change where there are three."""
+    pairs = torch.tensor(after, dtype=torch.float64) - torch.tensor(before)
+    by = "repeats" if len(pairs) > 2 else None
+    return {"before": before, "after": after, "change": paired(pairs, 0.90, by)}
+
+
+def worse_off_in_each(trials: Sequence[Trial]) -> list[int]:
+    """How many clients are worse off than alone, by the verdicts of each repeat by itself."""
+    return [client_table([t])["verdict"].count("worse off") for t in trials]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One model that a client may choose, in one repeat."""
+
+    outcome: Outcome
+    val_accuracy: Tensor
+
+
+def choose(alone: Offer, others: Mapping[str, Offer], n: Tensor) -> tuple[Outcome, list[str]]:
+    """Each client's choice on its ``n`` validation examples, leaning to what it has alone."""
+    names = list(others)
+    offered = torch.stack([others[name].val_accuracy.cpu() for name in names])
+    best = offered.argmax(0)
+    own = alone.val_accuracy.cpu()
+    leave = offered.amax(0) > own + standard_error(own, n.cpu())
+    picks = [names[int(b)] if go else "local" for b, go in zip(best, leave, strict=True)]
+    chosen = [alone.outcome if p == "local" else others[p].outcome for p in picks]
+    return compose(chosen, range(len(picks))), picks

@@ -1,0 +1,328 @@
+"""How much memory a run needs, before it starts; one that cannot fit is refused with the number.
+
+What is counted is what cannot be avoided: tensors that are certain to be there at the same time.
+What comes and goes inside an operation, the allocator's waste, adapting, attacks and robust
+combiners are not, so a run may need more than is said here, hardly less. Counting costs some
+milliseconds, and no more memory than one client's training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from glocal.core import hardware as machine
+from glocal.core.errors import GlocalError
+from glocal.data.federation import Federation
+from glocal.engines import vectorised
+from glocal.engines.base import Engine
+from glocal.evaluation.evaluate import at_once
+from glocal.evaluation.summary import pool_is_valid
+from glocal.experiment import baseline as yardstick
+from glocal.experiment.client_footprint import Client, bytes_of, footprint
+from glocal.methods.local import Alone
+from glocal.nn.task import Task
+from glocal.slots.method import Method
+from glocal.slots.sharing import nothing
+from glocal.slots.weighting import Setting
+from glocal.training.client_state.placement import check_room, rule
+from glocal.training.loop import Training
+
+PROCESS = 200 << 20
+"""Bytes of Python and torch in a process of its own, before it has any data."""
+
+COPIES = 5
+"""Of a model while it is made and checked: itself, two in a task, two more on another device."""
+
+
+NOBODY = Client()
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """All that an estimate depends on, in bytes and counts."""
+
+    clients: int
+    engine: str
+    model: int
+    alone: Client
+    """A client alone, at one learning rate."""
+    rates: int
+    cohort: int = 0
+    """Clients in a round; none where everybody is alone all the time."""
+    rounds: int = 0
+    server: int = 0
+    one: Client = NOBODY
+    """A client of the method."""
+    marks: int = 0
+    """Of one client's model on everybody's test examples, where it is judged on those."""
+    one_for_all: bool = False
+    """All clients predict with the same model: it is judged once."""
+    known: bool = False
+    """The yardstick is there already."""
+    repeats: int = 1
+    processes: int = 1
+    data: int = 0
+    """What each process loads again."""
+    place: str = "device"
+    """Where clients' states are kept."""
+    at_once: int = 1 << 62
+    """Clients whose models are judged together."""
+
+    @property
+    def taking_part(self) -> int:
+        """Clients that can be expected to be drawn at least once."""
+        absent = (1 - self.cohort / self.clients) ** self.rounds
+        return min(self.clients, max(self.cohort, round(self.clients * (1 - absent))))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes by phase and by what they are for; phases follow each other, so the largest counts."""
+
+    sizes: Sizes
+    phases: Mapping[str, Mapping[str, int]]
+
+    @property
+    def peak(self) -> str:
+        """The phase that needs most."""
+        return max(self.phases, key=lambda name: sum(self.phases[name].values()), default="")
+
+    @property
+    def parts(self) -> Mapping[str, int]:
+        """What the largest phase needs, in one process."""
+        return self.phases.get(self.peak, {})
+
+    @property
+    def total(self) -> int:
+        """What the run needs, in all processes."""
+        return self.sizes.processes * sum(self.parts.values())
+
+    @property
+    def disk(self) -> int:
+        """What clients keep, where that is on disk."""
+        s = self.sizes
+        return s.taking_part * s.one.state if s.cohort and s.place == "disk" else 0
+
+
+def counted(s: Sizes) -> Estimate:
+    """What a run of these sizes needs."""
+    everybody, cohort = s.clients, s.cohort
+    near = s.place == "device"
+    states = s.taking_part * s.one.state if near else 0
+    # A process keeps the yardsticks of all its repeats, and of the first repeat also its training.
+    repeats = -(-s.repeats // s.processes)
+    yardsticks = 0 if s.known else repeats * everybody * s.model
+    judged = repeats * everybody * s.marks
+    always = {"the yardstick's models": yardsticks, "answers to all test examples": judged}
+    if s.processes > 1:
+        always["each process"] = PROCESS + s.data
+    training = {
+        **always,
+        "the server": s.server,
+        "what clients keep": states + (2 * states if repeats > 1 else 0),
+    }
+    phases: dict[str, dict[str, int]] = {}
+    if cohort:
+        phases["a round"] = {
+            **training,
+            "what a round's clients keep, as it begins": cohort * s.one.state,
+            # The last cohort's go while the next one's come.
+            "states on their way": 0 if near else 2 * cohort * s.one.state,
+            **_round(s, s.one, cohort),
+        }
+        phases["judging"] = {
+            **training,
+            "answers to all test examples": judged + (0 if s.one_for_all else everybody * s.marks),
+            **_judging(s),
+        }
+        # What clients keep is copied for a checkpoint, and for the result.
+        phases["keeping"] = {**training, "a copy of what clients keep": states}
+    if not s.known:
+        block = max(1, yardstick.BLOCK_BYTES // max(1, 3 * s.rates * s.model))
+        at_once = min(everybody, block)
+        runs = at_once * s.rates
+        phases["training alone"] = {
+            **always,
+            "the yardstick's models": yardsticks - at_once * s.model,
+            # As they stand, as the epoch began, as the last one ended, and the best so far.
+            "models that train alone": runs * (3 * s.alone.state + s.model),
+            **_round(s, s.alone, runs),
+        }
+    return Estimate(s, phases)
+
+
+def _round(s: Sizes, one: Client, cohort: int) -> dict[str, int]:
+    """What an engine takes for a cohort, beside the states it is given."""
+    if s.engine == "sequential":
+        # The clients' messages one by one, then stacked.
+        return {"a round's updates": 2 * cohort * one.left, "a client's training": one.step}
+    chunk = max(1, vectorised.MEMORY // max(1, 6 * s.model))
+    if cohort <= chunk:
+        return {"clients at once": cohort * max(one.step, one.carry + one.sent)}
+    # Chunk by chunk, and then all of it joined.
+    updates = cohort * one.left
+    return {"a round's updates": updates, "clients at once": max(updates, chunk * one.step)}
+
+
+def _judging(s: Sizes) -> dict[str, int]:
+    """Clients' models, many at once: stacked anew by the plain loop, shared where vmap can."""
+    copied = s.one.candidates if s.engine == "sequential" else 0
+    several = s.one.candidates if s.one.candidates > s.model else 0
+    held = min(s.clients, s.at_once) * (s.one.state + copied + several)
+    return {"clients' models": held}
+
+
+def estimate(
+    task: Task,
+    fed: Federation,
+    engine: Engine,
+    alone: Alone,
+    training: Training | None = None,
+    *,
+    repeats: int = 1,
+    processes: int = 1,
+    known: bool = False,
+) -> Estimate:
+    """What a run needs, beside its data; of a plan's stages, the one that needs most.
+
+    Args:
+        task: What is trained.
+        fed: Whose data.
+        engine: What trains.
+        alone: How clients train alone.
+        training: The rounds; none where everybody is alone all the time.
+        repeats: How often.
+        processes: Among how many processes the repeats are dealt.
+        known: The yardstick is there already.
+    """
+    longest = int(fed.train.counts().max())
+    setting = training.setting if training else Setting(len(fed), 1.0, 1)
+    by_itself = Method(local=alone, shared=nothing())
+    pooled = pool_is_valid(fed) and fed.x.device.type == "cpu"
+    base = Sizes(
+        clients=len(fed),
+        engine=engine.name,
+        model=bytes_of(task.params),
+        alone=footprint(by_itself, task, fed.x, fed.y_train, longest, setting)[0],
+        rates=len(alone.rates),
+        marks=4 * len(fed.test.rows) if pooled else 0,
+        known=known,
+        repeats=repeats,
+        processes=processes,
+        data=sum(t.nbytes for t in (fed.x, fed.y, fed.y_train)),
+        at_once=at_once(task, fed),
+    )
+    if training is None:
+        return counted(base)
+    found = []
+    for stage in training.plan.stages:
+        one, state = footprint(stage.method, task, fed.x, fed.y_train, longest, setting)
+        cohort = min(len(fed), max(1, round(setting.fraction * len(fed))))
+        now = replace(base, cohort=cohort, rounds=training.last, server=state, one=one)
+        if isinstance(engine, vectorised.Vectorised) and engine.compiles(
+            training.ahead, fed.x.device
+        ):
+            now = replace(now, engine="compiled")
+        place = training.storage.place
+        if place == "auto":
+            yardsticks = 0 if known else len(fed) * base.model
+            place = rule(len(fed) * one.state, fed.x.device, yardsticks)
+        now = replace(now, place=place)
+        found.append(counted(replace(now, one_for_all=one.state == 0)))
+    return max(found, key=lambda e: e.total)
+
+
+def check_model(
+    build: Callable[[], nn.Module], device: torch.device | str, data: int, name: str
+) -> None:
+    """Refuse a model that cannot even be made, and data that does not fit beside it.
+
+    Args:
+        build: Makes the model: on torch's meta device, where it costs nothing.
+        device: Where it is to be trained.
+        data: Bytes that are moved there.
+        name: What to call it.
+    """
+    try:
+        with torch.device("meta"):
+            size = sum(p.nbytes for p in build().parameters())
+    except GlocalError:
+        raise
+    except Exception:  # one that cannot be made there: what is wrong with it shows when it is made
+        return
+    there = torch.device(device)
+    host = torch.device("cpu")
+    needs = {host: COPIES * size}
+    if there.type != "cpu":
+        needs = {host: (COPIES - 1) * size, there: 2 * size + data}
+    for where, need in needs.items():
+        free = machine.available(where)
+        if free is not None and need > free:
+            unit, word = _unit(need)
+            beside = f", and its data {data / unit:.1f}" if data and where == there else ""
+            raise GlocalError(
+                f"the model {name} has {size / unit:.1f} {word} of parameters and needs about "
+                f"{need / unit:.1f} {word} of memory to be made and checked{beside}, and "
+                f"{free / unit:.1f} {word} are free: use a smaller one."
+            )
+
+
+def check(
+    need: Estimate | None,
+    device: torch.device | str,
+    name: str = "this run",
+    folder: Path | None = None,
+) -> None:
+    """Refuse what cannot fit, with the numbers and what would help.
+
+    ``folder`` is where checkpoints go, and with them clients' states that are on disk.
+    """
+    if need is not None and need.disk:
+        check_room(need.disk, folder)
+    free = machine.available(device)
+    if need is None or free is None or need.total <= free:
+        return
+    unit, word = _unit(need.total)
+    parts = sorted(need.parts.items(), key=lambda item: -item[1])
+    shown = [
+        f"{what} {size / unit:.1f}" for what, size in parts if size * 50 > sum(need.parts.values())
+    ]
+    several = f" in each of {need.sizes.processes} processes" if need.sizes.processes > 1 else ""
+    *some, last = _remedies(need)
+    helps = f"{', '.join(some)} or {last}" if some else last
+    raise GlocalError(
+        f"{name} needs about {need.total / unit:.1f} {word} of memory ({', '.join(shown)}{several})"
+        f" and {free / unit:.1f} {word} are free: {helps}."
+    )
+
+
+def processes(need: Estimate | None, wanted: int) -> int:
+    """As many processes as are wanted, or as many as fit; one, if not even that does."""
+    free = machine.available("cpu")
+    if need is None or free is None:
+        return wanted
+    among = (counted(replace(need.sizes, processes=p)) for p in range(wanted, 1, -1))
+    return next((e.sizes.processes for e in among if e.total <= free), 1)
+
+
+def _remedies(need: Estimate) -> list[str]:
+    """What takes a tenth or more off the estimate."""
+    s = need.sizes
+    tried: dict[str, Sizes] = {
+        "use --jobs 1": replace(s, processes=1),
+        "lower --clients": replace(s, clients=-(-s.clients // 2), cohort=-(-s.cohort // 2)),
+        "lower --sampled or --fraction": replace(s, cohort=-(-s.cohort // 2)),
+        "lower --repeats": replace(s, repeats=1),
+        "use --engine sequential": replace(s, engine="sequential"),
+    }
+    helps = [what for what, other in tried.items() if counted(other).total <= 0.9 * need.total]
+    return [*helps, "use a smaller model"]
+
+
+def _unit(size: int) -> tuple[int, str]:
+    return (10**9, "GB") if size >= 10**9 else (10**6, "MB")

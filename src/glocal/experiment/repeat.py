@@ -1,0 +1,118 @@
+"""One repeat of a method: the training that is over, and what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal.core.types import Params, Tree
+from glocal.data.federation import Federation
+from glocal.evaluation.communication import Ledger
+from glocal.evaluation.evaluate import Outcome, at_once, outcomes, pick, score
+from glocal.evaluation.summary import pool_is_valid
+from glocal.experiment.adaptation_report import After
+from glocal.experiment.attack_report import Struck
+from glocal.experiment.setup import Place
+from glocal.experiment.synthetic import Made
+from glocal.training import poisoning as poison
+from glocal.training.loop import Progress, Training
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training that is over, with everything needed to go on or to judge it in other ways."""
+
+    training: Training
+    progress: Progress
+
+    def models(self) -> Params:
+        """Every client's model (chosen on its validation data), stacked."""
+        t = self.training
+        everyone = torch.arange(len(t.fed), device=t.fed.x.device)
+        return pick(t.task, t.fed, t.engine, t.models(self.progress)(everyone), everyone)[0]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """What one repeat of a method, or of being alone, came to."""
+
+    outcome: Outcome
+    ledger: Ledger
+    model: Params
+    states: Tree
+    """``ids`` and what they keep, stacked; where that is on disk, ``ids`` alone."""
+    history: list[dict[str, Any]]
+    published: int
+    together: dict[str, Any] | None
+    """The new test, where it was asked for."""
+    engine: str
+    model_name: str
+    parameters: int
+    val_accuracy: Tensor
+    """[clients] of the model each client uses: what a choice goes by."""
+    adapted: After | None = None
+    trained: Trained | None = field(default=None, repr=False)
+    struck: Struck | None = None
+    """What an attack came to, where there was one."""
+    privacy: dict[str, Any] | None = None
+    """What was spent, and what that assumes."""
+    made: Made | None = None
+    """Labelled examples that the method made for the server, judged."""
+
+    def figures(self) -> Repeat:
+        """Without the models, which may be large: those of the first repeat are kept, no others."""
+        return replace(self, trained=None, states={}, model={})
+
+
+def judge(trained: Trained, fed: Federation) -> tuple[Outcome, Tensor]:
+    """What every client's model does on ``fed``, and their validation accuracies.
+
+    An attack may have changed the data that was trained on: clients are judged on what is theirs.
+    """
+    t = trained.training
+    models = t.models(trained.progress)
+    judged = outcomes(
+        t.task,
+        fed,
+        t.engine,
+        models,
+        pool=pool_is_valid(fed),
+        one_for_all=t.one_for_all(trained.progress),
+    )
+    everyone = torch.arange(len(fed), device=fed.x.device)
+    parts = []
+    for ids in torch.split(everyone, at_once(t.task, fed)):  # all models may not fit memory
+        own, _ = pick(t.task, t.fed, t.engine, models(ids), ids)
+        parts.append(score(t.task, fed, t.engine, own, fed.val, ids)[0])
+    return judged, torch.cat(parts)
+
+
+@contextmanager
+def threads_for(here: Place) -> Iterator[None]:
+    """One thread for small models, as many as there were for the rest."""
+    before = torch.get_num_threads()
+    if here.small:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def struck(
+    training: Training, here: Place, models: Callable[[], Params], stopped: int | None
+) -> Struck | None:
+    """What the attack came to, if there was one."""
+    adversary = training.adversary
+    if adversary is None:
+        return None
+    mark = adversary.attack.trigger
+    if mark is None:
+        return Struck(adversary.who, stopped, None)
+    success = poison.success(mark, here.task, here.fed, here.engine, models())
+    return Struck(adversary.who, stopped, success)

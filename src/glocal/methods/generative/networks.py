@@ -1,0 +1,196 @@
+"""Small conditional networks for images and for tables: generator, critic and encoder.
+
+Images (channels, height, width) have pixels from 0 to 1 and go through convolutions with group norm
+(:mod:`glocal.nn` says why not batch norm); tables go through dense layers. A label is a one-hot
+vector beside the code, or a map of it beside the channels.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.overrides import TorchFunctionMode
+
+from glocal.core import rng
+from glocal.core.types import Params
+from glocal.nn.layers import group_norm
+
+Shape = tuple[int, ...]
+
+
+def one_hot(y: Tensor, classes: int) -> Tensor:
+    """Labels as rows of zeros and a one (``functional.one_hot`` waits for the device)."""
+    return (y.unsqueeze(-1) == torch.arange(classes, device=y.device)).to(torch.float32)
+
+
+class Generator(nn.Module):
+    """A code and a label to an example: a GAN's generator, and a VAE's decoder.
+
+    Pixels come as logits: whoever wants shades takes the sigmoid (:func:`shades`).
+    """
+
+    def __init__(self, shape: Shape, classes: int, code: int, width: int) -> None:
+        super().__init__()
+        self.shape, self.width = shape, width
+        if len(shape) != 3:
+            size = 8 * width
+            self.layers = nn.Sequential(
+                nn.Linear(code + classes, size),
+                nn.ReLU(),
+                nn.Linear(size, size),
+                nn.ReLU(),
+                nn.Linear(size, math.prod(shape)),
+            )
+            return
+        channels, height, breadth = shape
+        self.small = (-(-height // 4), -(-breadth // 4))
+        middle = (-(-height // 2), -(-breadth // 2))
+        self.first = nn.Linear(code + classes, 4 * width * math.prod(self.small))
+        self.layers = nn.Sequential(
+            group_norm(4 * width),
+            nn.ReLU(),
+            nn.Upsample(size=middle),
+            nn.Conv2d(4 * width, 2 * width, 3, padding=1),
+            group_norm(2 * width),
+            nn.ReLU(),
+            nn.Upsample(size=(height, breadth)),
+            nn.Conv2d(2 * width, width, 3, padding=1),
+            group_norm(width),
+            nn.ReLU(),
+            nn.Conv2d(width, channels, 3, padding=1),
+        )
+
+    def forward(self, z: Tensor, label: Tensor) -> Tensor:
+        """Examples; of images, the logits of their pixels."""
+        given = torch.cat([z, label], 1)
+        if len(self.shape) == 3:
+            given = self.first(given).reshape(len(z), 4 * self.width, *self.small)
+        out: Tensor = self.layers(given)
+        return out.reshape(len(z), *self.shape)
+
+
+class Trunk(nn.Module):
+    """An example, with or without its label, to features."""
+
+    def __init__(self, shape: Shape, labels: int, width: int) -> None:
+        super().__init__()
+        self.images = len(shape) == 3
+        if not self.images:
+            self.size = 8 * width
+            self.layers = nn.Sequential(
+                nn.Linear(math.prod(shape) + labels, self.size),
+                nn.LeakyReLU(0.2),
+                nn.Linear(self.size, self.size),
+                nn.LeakyReLU(0.2),
+            )
+            return
+        channels, height, breadth = shape
+        self.size = 2 * width * -(-height // 4) * -(-breadth // 4)
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels + labels, width, 3, 2, padding=1),
+            nn.LeakyReLU(0.2),
+            nn.Conv2d(width, 2 * width, 3, 2, padding=1),
+            group_norm(2 * width),
+            nn.LeakyReLU(0.2),
+            nn.Flatten(),
+        )
+
+    def forward(self, x: Tensor, label: Tensor | None = None) -> Tensor:
+        """Features [batch, size]."""
+        x = x if self.images else x.flatten(1)
+        if label is not None:
+            spread = label.reshape(*label.shape, *(1,) * (x.dim() - 2))
+            x = torch.cat([x, spread.expand(*label.shape, *x.shape[2:])], 1)
+        out: Tensor = self.layers(x)
+        return out
+
+
+class Critic(nn.Module):
+    """Real or not, and of which class (AC-GAN: Odena, Olah, Shlens, ICML 2017)."""
+
+    def __init__(self, shape: Shape, classes: int, code: int, width: int) -> None:
+        super().__init__()
+        self.trunk = Trunk(shape, 0, width)
+        self.real = nn.Linear(self.trunk.size, 1)
+        self.classes = nn.Linear(self.trunk.size, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[batch, 1 + classes]: the logit of being real, then those of the classes."""
+        seen = self.trunk(x)
+        return torch.cat([self.real(seen), self.classes(seen)], 1)
+
+
+class Encoder(nn.Module):
+    """An example and its label to a normal distribution of codes."""
+
+    def __init__(self, shape: Shape, classes: int, code: int, width: int) -> None:
+        super().__init__()
+        self.trunk = Trunk(shape, classes, width)
+        self.code = nn.Linear(self.trunk.size, 2 * code)
+
+    def forward(self, x: Tensor, label: Tensor) -> Tensor:
+        """[batch, 2 · code]: means, then logarithms of variances."""
+        out: Tensor = self.code(self.trunk(x, label))
+        return out
+
+
+KINDS: dict[str, Callable[[Shape, int, int, int], nn.Module]] = {
+    "critic": Critic,
+    "encoder": Encoder,
+    "generator": Generator,
+}
+
+
+class _Undrawn(TorchFunctionMode):
+    """Layers leave their parameters as they are: vmap forbids to draw, also what nobody reads."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+def _skeleton(kind: str, shape: Shape, classes: int, code: int, width: int) -> nn.Module:
+    """The network without numbers: its parameters are always given."""
+    with torch.device("meta"), _Undrawn():
+        return KINDS[kind](shape, classes, code, width)
+
+
+class _Kept(threading.local):
+    """The skeletons, each thread its own: during a call, what was given is in the module."""
+
+    def __init__(self) -> None:
+        self.skeleton = lru_cache(maxsize=64)(_skeleton)
+
+
+_kept = _Kept()
+
+
+def draw(kind: str, shape: Shape, classes: int, code: int, width: int, key: Tensor) -> Params:
+    """A network's parameters, newly drawn, the same for the same key."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(rng.seed_of(key))
+        module = KINDS[kind](shape, classes, code, width)
+    return {k: v.detach().to(key.device) for k, v in module.named_parameters()}
+
+
+def call(
+    kind: str, w: Params, shape: Shape, classes: int, code: int, width: int, *given: Tensor
+) -> Tensor:
+    """The network's answer with these parameters."""
+    out: Tensor = functional_call(_kept.skeleton(kind, shape, classes, code, width), w, given)
+    return out
+
+
+def shades(x: Tensor) -> Tensor:
+    """Examples as they are: of images the sigmoid of what a generator said."""
+    return torch.sigmoid(x) if x.dim() == 4 else x

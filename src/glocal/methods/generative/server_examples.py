@@ -1,0 +1,138 @@
+"""The examples a server holds, and how clients' energies and gradients move them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal.core import rng
+from glocal.core.errors import GlocalError, unknown
+from glocal.core.types import Params, Tree, Uplink
+from glocal.data.federation import Federation
+from glocal.data.schema import Inputs, known
+from glocal.methods.generative import langevin
+from glocal.methods.generative.energy import mixture_gradient, weighted_gradient
+from glocal.methods.generative.input_range import check
+from glocal.nn.optim import not_negative
+from glocal.slots.server_memory import Memory, Vector
+from glocal.slots.weighting import Setting
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The server's Langevin step: how long, how noisy, how it is held in bounds."""
+
+    per_class: int
+    first: float
+    last: float
+    schedule: str
+    noise: float
+    clip: float | None
+    boxed: bool
+    low: float | None
+    high: float | None
+
+    def __post_init__(self) -> None:
+        whole(spc=self.per_class)
+        not_negative(beta=self.first, beta_last=self.last, delta=self.noise)
+        if self.schedule not in langevin.SCHEDULES:
+            raise unknown("beta_schedule", self.schedule, langevin.SCHEDULES)
+        for name, bound in (("low", self.low), ("high", self.high)):
+            if bound is not None and math.isnan(bound):
+                raise GlocalError(f"{name} must be a number, not {bound}.")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise GlocalError(f"low={self.low} must be below high={self.high}.")
+
+    def room(self, inputs: Inputs) -> langevin.Room:
+        """Where examples may be; refuses one bound that is beyond the usual other one."""
+        room = langevin.room(inputs, self.low, self.high)
+        if not room.low < room.high:
+            usual = "pixels" if inputs.images else "columns"
+            raise GlocalError(
+                f"examples cannot be from {room.low:g} to {room.high:g}, of which one is the usual "
+                f"bound of {usual}: give both low and high."
+            )
+        return room
+
+    def nearest(self, x: Tensor, inputs: Inputs) -> Tensor:
+        """On the server: the nearest point of the room, if there is one."""
+        return self.room(inputs).nearest(x) if self.boxed else x
+
+    def inside(self, x: Tensor, words: Tensor | None) -> Tensor:
+        """On a client: numbers within bounds, shares of a category's ``words`` from 0 to 1."""
+        if not self.boxed:
+            return x
+        room = self.room(Inputs(tuple(x.shape[1:]), 0))
+        kept = x.clamp(room.low, room.high)
+        return kept if words is None else torch.where(words, x.clamp(0.0, 1.0), kept)
+
+
+def examples(name: str, moves: Moves) -> Memory:
+    """A server's state of M = classes · ``per_class`` labelled examples, which begin as noise.
+
+    Clients send ``extra["score"]`` [M], what stands for −E, and ``extra["gradient"]`` [M, …].
+
+    Under privacy (ours; the paper leaves it open) a client's message is one vector of M · D
+    numbers, v_i = exp(s_i) ∇E_i, clipped as a whole; no score goes beside it. The server's g is
+    (Σ v_i + noise) / m with m the expected size of the cohort: n_i is private, so all count alike,
+    and the normaliser of (4.13), which nobody knows, is left out. So g is no mean of gradients but
+    a sum of terms, each as long as its exp(s_i): ``beta`` must fit the clip.
+    """
+
+    def init(params: Params, setting: Setting, key: Tensor) -> Tree:
+        inputs = known(setting.inputs, name)
+        y = balanced(inputs.classes, moves.per_class, key.device)
+        x = moves.nearest(rng.normal(key, (len(y), *inputs.shape)), inputs)
+        state = {"x": x, "y": y, "round": torch.zeros((), device=key.device)}
+        if inputs.categories:
+            words = torch.zeros(inputs.shape, dtype=torch.bool, device=key.device)
+            for begin, end in inputs.categories:
+                words[begin:end] = True
+            state["words"] = words
+        return state
+
+    def broadcast(state: Tree) -> Tree:
+        return {"examples": {k: v for k, v in state.items() if k != "round"}}
+
+    def update(state: Tree, uplink: Uplink, setting: Setting, key: Tensor) -> Tree:
+        g = mixture_gradient(uplink.extra["score"], uplink.extra["gradient"], uplink.n)
+        return moved(state, g, setting, key)
+
+    def moved(state: Tree, g: Tensor, setting: Setting, key: Tensor) -> Tree:
+        inputs = known(setting.inputs, name)
+        size = langevin.SCHEDULES[moves.schedule](
+            moves.first, moves.last, state["round"], setting.rounds
+        )
+        eps = rng.normal(key, state["x"].shape)
+        x = langevin.step(state["x"], langevin.clipped(g, moves.clip), size, moves.noise, eps)
+        return {**state, "x": moves.nearest(x, inputs), "round": state["round"] + 1}
+
+    def draw(state: Tree, setting: Setting, key: Tensor) -> tuple[Tensor, Tensor]:
+        return moves.room(known(setting.inputs, name)).decided(state["x"]), state["y"]
+
+    def fits(fed: Federation) -> None:
+        inputs = known(Inputs.of(fed), name)
+        if moves.boxed:
+            check(fed, inputs, moves.room(inputs), name, bounds=True)
+
+    private = Vector(
+        message=lambda extra: {"v": weighted_gradient(extra["score"], extra["gradient"])},
+        like=lambda state: {"v": state["x"]},
+        move=lambda state, mean, setting, key: moved(state, mean["v"], setting, key),
+    )
+    return Memory(name, init, broadcast, update, alone=True, draw=draw, vector=private, fits=fits)
+
+
+def balanced(classes: int, per_class: int, device: torch.device) -> Tensor:
+    """``per_class`` labels of each class, in order."""
+    return torch.arange(classes, device=device).repeat_interleave(per_class)
+
+
+def whole(**counts: int) -> None:
+    """Refuse what is not a whole number of 1 or more."""
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise GlocalError(f"{name} must be a whole number of 1 or more, not {value}.")

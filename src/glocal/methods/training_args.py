@@ -1,0 +1,74 @@
+"""The settings every method takes beside its own, and the local training they describe."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict, Unpack, get_type_hints
+
+from glocal.core import validation as fields
+from glocal.core.errors import GlocalError, unknown
+from glocal.core.spec import Call
+from glocal.nn import optim
+from glocal.slots.client import LocalSGD, Objective, plain_loss
+
+
+class TrainingArgs(TypedDict, total=False):
+    """How a client trains. Every base takes these."""
+
+    lr: float
+    batch_size: int
+    epochs: int
+    momentum: float
+    weight_decay: float
+    nesterov: bool
+    optimiser: str
+    schedule: str | Call
+
+
+_KINDS = get_type_hints(TrainingArgs)
+
+DEFAULTS: TrainingArgs = {"lr": 0.1, "batch_size": 10, "epochs": 2}
+
+
+def local_sgd(objective: Objective = plain_loss, **training: Unpack[TrainingArgs]) -> LocalSGD:
+    """Local training by mini-batches with these settings."""
+    settings: TrainingArgs = {**DEFAULTS, **training}
+    return LocalSGD(
+        opt=client_optimiser(**settings),
+        epochs=settings["epochs"],
+        batch_size=settings["batch_size"],
+        objective=objective,
+        schedule=schedule(settings.get("schedule", "constant")),
+    )
+
+
+def with_adam(lr: float, training: TrainingArgs) -> TrainingArgs:
+    """Adam and batches of 64 by default; SGD where momentum is asked for, which Adam has not."""
+    name = "sgd" if training.get("momentum") or training.get("nesterov") else "adam"
+    settings: TrainingArgs = {"optimiser": name, "lr": lr, "batch_size": 64, "epochs": 1}
+    settings |= training
+    return settings
+
+
+def client_optimiser(**training: Unpack[TrainingArgs]) -> optim.Optimizer:
+    """The clients' optimiser: ``optimiser`` is sgd (default), adam or adamw."""
+    name = training.get("optimiser", "sgd")
+    if name not in optim.CLIENT_OPTIMISERS:
+        raise unknown("optimiser", str(name), optim.CLIENT_OPTIMISERS)
+    taken = ("lr", "weight_decay", "momentum", "nesterov")
+    options: dict[str, Any] = {k: v for k, v in training.items() if k in taken}
+    for option, value in options.items():
+        fields.check(option, value, _KINDS[option])
+    if name != "sgd":
+        for option in ("momentum", "nesterov"):
+            if options.pop(option, None):
+                raise GlocalError(f"{option} belongs to sgd; {name} has its own: leave it out.")
+    return optim.CLIENT_OPTIMISERS[name](**options)
+
+
+def schedule(text: str | Call) -> optim.Schedule:
+    """``constant``, ``step(0.99,10)``, ``inverse(0.005)``, ``cosine(100)``."""
+    call = text if isinstance(text, Call) else Call(str(text), (), {})
+    if call.name not in optim.SCHEDULES:
+        raise unknown("schedule", call.name, optim.SCHEDULES)
+    fields.check_call(call.name, optim.SCHEDULES[call.name], call.args, call.kwargs)
+    return optim.SCHEDULES[call.name](*call.args, **dict(call.kwargs))

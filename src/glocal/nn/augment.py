@@ -1,0 +1,95 @@
+"""Keyed augmentation: the same key gives the same crops and flips, whichever engine runs.
+
+Each function takes a batch of inputs ``[B, C, H, W]`` and a key. Every example draws from its own
+place in the key's sequence, so padding a batch changes nothing for the examples before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from glocal.core import rng
+from glocal.core.errors import GlocalError
+from glocal.core.validation import fits
+from glocal.nn.task import Augment
+
+WIDEST = 256
+"""Pixels that a crop may pad; more would leave little of most images."""
+
+
+def flip() -> Augment:
+    """Mirror each image left to right with probability one half."""
+
+    def apply(x: Tensor, key: Tensor) -> Tensor:
+        _check_images("flip", x)
+        mirrored = rng.uniform(key, (x.shape[0],)) < 0.5
+        return torch.where(mirrored.view(-1, 1, 1, 1), x.flip(-1), x)
+
+    return apply
+
+
+def crop(pad: int = 4) -> Augment:
+    """Pad each image with zeros and cut a window of the old size at a random place."""
+    if not fits(pad, int) or not 0 <= pad <= WIDEST:
+        raise GlocalError(f"crop's pad must be a whole number from 0 to {WIDEST}, not {pad}.")
+
+    def apply(x: Tensor, key: Tensor) -> Tensor:
+        _check_images("crop", x)
+        b, c, h, w = x.shape
+        padded = functional.pad(x, (pad, pad, pad, pad))
+        top = rng.randint(rng.fold(key, 0), 2 * pad + 1, (b,)).view(b, 1, 1, 1)
+        left = rng.randint(rng.fold(key, 1), 2 * pad + 1, (b,)).view(b, 1, 1, 1)
+        rows = (top + torch.arange(h, device=x.device).view(1, 1, h, 1)).expand(
+            b, c, h, w + 2 * pad
+        )
+        columns = (left + torch.arange(w, device=x.device)).expand(b, c, h, w)
+        return padded.gather(2, rows).gather(3, columns)
+
+    return apply
+
+
+def rotate() -> Augment:
+    """Turn each (square) image by a random multiple of 90 degrees."""
+
+    def apply(x: Tensor, key: Tensor) -> Tensor:
+        _check_images("rotate", x)
+        if x.shape[-1] != x.shape[-2]:
+            raise GlocalError(
+                f"rotate needs square images, not {_shape(x)}: pad them, or leave it out."
+            )
+        turns = rng.randint(key, 4, (x.shape[0],)).view(-1, 1, 1, 1)
+        for k in (1, 2, 3):
+            x = torch.where(turns == k, torch.rot90(x, k, (-2, -1)), x)
+        return x
+
+    return apply
+
+
+def _check_images(name: str, x: Tensor) -> None:
+    if x.dim() != 4:
+        raise GlocalError(
+            f"{name} needs images [channels, height, width], not inputs of shape {_shape(x)}: "
+            "leave it out."
+        )
+
+
+def _shape(x: Tensor) -> list[int]:
+    return list(x.shape[1:])
+
+
+def chain(*steps: Augment) -> Augment:
+    """One after the other, each with a key of its own."""
+
+    def apply(x: Tensor, key: Tensor) -> Tensor:
+        for i, each in enumerate(steps):
+            x = each(x, rng.fold(key, i))
+        return x
+
+    return apply
+
+
+AUGMENTATIONS: dict[str, Callable[..., Augment]] = {"crop": crop, "flip": flip, "rotate": rotate}

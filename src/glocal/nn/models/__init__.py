@@ -1,0 +1,83 @@
+"""Models by name: ``build("mlp(200, 200)", input_shape=(1, 28, 28), classes=10)``.
+
+Every model takes a batch and returns logits, has no batch norm, and trains the same one client at
+a time and vectorised (see :mod:`glocal.nn`). A new one is a builder
+``(input_shape, classes, /, *args, **kwargs) -> nn.Module`` in ``REGISTRY``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.spec import parse_call
+from glocal.nn.models.cnn import cnn
+from glocal.nn.models.lenet import lenet
+from glocal.nn.models.lstm import char_lstm, word_lstm
+from glocal.nn.models.mlp import logistic, mlp
+from glocal.nn.models.mobilenet import mobilenet
+from glocal.nn.models.resnet import resnet10, resnet18
+from glocal.nn.models.vgg import vgg
+
+__all__ = ["REGISTRY", "build", "names"]
+
+REGISTRY: dict[str, Callable[..., nn.Module]] = {
+    "char-lstm": char_lstm,
+    "cnn": cnn,
+    "lenet": lenet,
+    "logistic": logistic,
+    "mlp": mlp,
+    "mobilenet": mobilenet,
+    "resnet10": resnet10,
+    "resnet18": resnet18,
+    "vgg": vgg,
+    "word-lstm": word_lstm,
+}
+
+
+def names() -> list[str]:
+    """Every registered name."""
+    return sorted(REGISTRY)
+
+
+def build(spec: str, *, input_shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.Module:
+    """The model of a spec, initialised from ``seed``; the caller's random state is untouched.
+
+    Args:
+        spec: A name, with arguments in brackets if it takes any: ``"mlp(512, 256, dropout=0.2)"``.
+        input_shape: Of one example: (channels, height, width), (features,) or (time,).
+        classes: Logits per example; of a language model the size of the vocabulary.
+        seed: Same seed, same weights.
+
+    Raises:
+        GlocalError: If there is no such model, it has no such argument, or does not fit the input.
+    """
+    name, args, kwargs = parse_call(spec)
+    if name not in REGISTRY:
+        raise unknown("model", name, REGISTRY)
+    shape = tuple(input_shape)
+    if not shape or min(shape) < 1 or classes < 1:
+        raise GlocalError(
+            f"no model fits inputs of shape {shape} and {classes} classes: give at least one "
+            "feature and one class."
+        )
+    builder = REGISTRY[name]
+    signature = inspect.signature(builder)
+    own = [str(p).replace("'", "") for p in list(signature.parameters.values())[2:]]
+    named = [p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for key in kwargs:
+        if named and key not in named:
+            said = str(unknown(f"setting of model {name}", key, named)).removesuffix(".")
+            raise GlocalError(f"{said}; it takes {', '.join(own)}.")
+    try:
+        signature.bind(shape, classes, *args, **kwargs)
+    except TypeError as error:
+        takes = f"it takes {', '.join(own)}" if own else "write it without arguments"
+        raise GlocalError(f"cannot build model {shown(spec)}: {error}; {takes}.") from error
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return builder(shape, classes, *args, **kwargs)

@@ -1,0 +1,196 @@
+"""Optimisers as pure functions, for clients and server alike, and schedules over rounds.
+
+``init(params)`` makes the state; ``update(grads, state, params, scale)`` returns new parameters and
+the new state. ``scale`` is the schedule's factor on the learning rate, a tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.types import Params, Tree
+from glocal.core.validation import check, plain
+
+Scale = float | Tensor
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """Two functions and a name."""
+
+    name: str
+    init: Callable[[Params], Tree]
+    update: Callable[[Params, Tree, Params, Scale], tuple[Params, Tree]]
+    lr: float = 1.0
+    """The learning rate before a schedule: some methods need it (SCAFFOLD's control variates)."""
+
+
+def sgd(
+    lr: float = 1.0,
+    *,
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+) -> Optimizer:
+    """Gradient descent: ``m ← βm + g``, ``w ← w − ηm`` (Nesterov: ``w ← w − η(g + βm)``)."""
+    positive(lr=lr)
+    not_negative(momentum=momentum, weight_decay=weight_decay)
+    if momentum >= 1:
+        raise GlocalError(f"momentum must be below 1, not {momentum}: give momentum=0.9, say.")
+    if nesterov and momentum == 0.0:
+        raise GlocalError("nesterov needs momentum: give momentum=0.9, say.")
+
+    def init(params: Params) -> Tree:
+        return {"m": tree.zeros(params)} if momentum else {}
+
+    def update(grads: Params, state: Tree, params: Params, scale: Scale) -> tuple[Params, Tree]:
+        if weight_decay:
+            grads = tree.add(grads, params, weight_decay)
+        if momentum:
+            m = tree.map(lambda m, g: momentum * m + g, state["m"], grads)
+            state = {"m": m}
+            grads = tree.add(grads, m, momentum) if nesterov else m
+        rate = -lr * scale
+
+        def move(w: Tensor, g: Tensor) -> Tensor:
+            # One pass over memory: ``w + rate * g`` would make a copy of the model on the way.
+            if isinstance(rate, Tensor):
+                return torch.addcmul(w, g, rate)
+            return torch.add(w, g, alpha=rate)
+
+        return tree.map(move, params, grads), state
+
+    return Optimizer("sgd", init, update, lr)
+
+
+def adam(
+    lr: float = 1e-3,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+) -> Optimizer:
+    """Adam: steps scaled by running moments of the gradient.
+
+    Kingma, Ba: *Adam: a method for stochastic optimization*, ICLR 2015.
+    """
+    return _adam("adam", lr, beta1, beta2, eps, weight_decay, decoupled=False)
+
+
+def adamw(
+    lr: float = 1e-3,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 0.01,
+) -> Optimizer:
+    """AdamW: Adam with weight decay beside the gradient, not in it.
+
+    Loshchilov, Hutter: *Decoupled weight decay regularization*, ICLR 2019.
+    """
+    return _adam("adamw", lr, beta1, beta2, eps, weight_decay, decoupled=True)
+
+
+def _adam(
+    name: str,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    *,
+    decoupled: bool,
+) -> Optimizer:
+    positive(lr=lr, eps=eps)
+    not_negative(beta1=beta1, beta2=beta2, weight_decay=weight_decay)
+    if max(beta1, beta2) >= 1:
+        raise GlocalError(f"beta1 and beta2 must be below 1, not {beta1} and {beta2}.")
+
+    def init(params: Params) -> Tree:
+        first = next(iter(params.values()), torch.zeros(()))
+        t = torch.zeros((), device=first.device)
+        return {"m": tree.zeros(params), "v": tree.zeros(params), "t": t}
+
+    def update(grads: Params, state: Tree, params: Params, scale: Scale) -> tuple[Params, Tree]:
+        if weight_decay and not decoupled:
+            grads = tree.add(grads, params, weight_decay)
+        t = state["t"] + 1
+        m = tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state["m"], grads)
+        v = tree.map(lambda v, g: beta2 * v + (1 - beta2) * g * g, state["v"], grads)
+        rate = lr * scale
+        keep = 1 - rate * weight_decay if decoupled else 1.0
+        m_hat, v_hat = 1 - beta1**t, 1 - beta2**t
+
+        def move(w: Tensor, m: Tensor, v: Tensor) -> Tensor:
+            step: Tensor = rate * (m / m_hat) / ((v / v_hat).sqrt() + eps)
+            return keep * w - step
+
+        return tree.map(move, params, m, v), {"m": m, "v": v, "t": t}
+
+    return Optimizer(name, init, update, lr)
+
+
+Schedule = Callable[[int], float]
+"""Round number, from 0, to a factor on the clients' learning rate."""
+
+
+def constant() -> Schedule:
+    """The same rate in every round."""
+    return lambda t: 1.0
+
+
+def step(factor: float, every: int = 1) -> Schedule:
+    """``factor`` once ``every`` rounds: ``step(0.99)`` takes one per cent off each round."""
+    positive(factor=factor, every=every)
+    return lambda t: float(factor ** (t // every))
+
+
+def inverse(decay: float) -> Schedule:
+    """``1 / (1 + decay · round)``."""
+    not_negative(decay=decay)
+    return lambda t: 1.0 / (1.0 + decay * t)
+
+
+def cosine(rounds: int, final: float = 0.0) -> Schedule:
+    """Half a cosine from 1 to ``final`` over ``rounds`` rounds."""
+    positive(rounds=rounds)
+
+    def factor(t: int) -> float:
+        done = min(t / rounds, 1.0)
+        return final + (1.0 - final) * 0.5 * (1.0 + math.cos(math.pi * done))
+
+    return factor
+
+
+SCHEDULES: dict[str, Callable[..., Schedule]] = {
+    "constant": constant,
+    "cosine": cosine,
+    "inverse": inverse,
+    "step": step,
+}
+CLIENT_OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"sgd": sgd, "adam": adam, "adamw": adamw}
+
+
+def positive(**values: float) -> None:
+    """Refuse what is not a number above 0."""
+    for name, value in values.items():
+        check(name, plain(value), float)
+        if value <= 0:
+            raise GlocalError(f"{name} must be above 0, not {value}.")
+
+
+def not_negative(**values: float) -> None:
+    """Refuse what is not a number of 0 or more."""
+    for name, value in values.items():
+        check(name, plain(value), float)
+        if value < 0:
+            raise GlocalError(f"{name} must be 0 or more, not {value}.")

@@ -1,0 +1,312 @@
+"""A module and a loss as pure functions of parameters: what is trained, and how it is judged.
+
+``loss(params, batch, key)`` is for training: the module in training mode, the batch augmented,
+dropout keyed. ``predict(params, x)`` and ``marks(params, x, y)`` are for judging: evaluation mode,
+no randomness. None of them changes the module.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import grad_and_value
+from torch.nn import functional
+
+from glocal.core import rng, tree
+from glocal.core.errors import GlocalError, unknown
+from glocal.core.types import Batch, Params, Tree
+from glocal.nn import layers as keyed
+
+Losses = Callable[[Tensor, Tensor], Tensor]
+"""Logits and labels to one loss per example."""
+
+PRECISIONS = {"single": None, "bf16": torch.bfloat16}
+"""What a model's training pass computes in; weights, gradients and losses stay single."""
+
+Augment = Callable[[Tensor, Tensor], Tensor]
+"""A batch's inputs and a key to inputs of the same shape; see :mod:`glocal.nn.augment`."""
+
+
+def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy of each example; of a sequence, the mean over its positions."""
+    if y.dim() == 1:
+        return functional.cross_entropy(logits, y, reduction="none")
+    return functional.cross_entropy(logits.transpose(1, -1), y, reduction="none").flatten(1).mean(1)
+
+
+class Task:
+    """Pure functions over the trainable parameters of ``module``.
+
+    Args:
+        module: logits from a batch of inputs. Layers that hold state of their own or draw from
+            torch's global generator are refused with the fix (see :func:`glocal.nn.check`).
+        losses: one loss per example from logits and labels.
+        augment: a keyed function on a batch's inputs, applied in training only.
+        fresh: builds the module anew under torch's seed, for methods that need an initialisation of
+            their own; without it every layer's ``reset_parameters`` is called.
+        precision: ``"single"``, or ``"bf16"`` for products and convolutions of training in bfloat16
+            (torch's autocast); judging is always single.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        losses: Losses = cross_entropy,
+        augment: Augment | None = None,
+        fresh: Callable[[], nn.Module] | None = None,
+        precision: str = "single",
+    ) -> None:
+        keyed.check(module)
+        if precision not in PRECISIONS:
+            raise unknown("precision", precision, PRECISIONS)
+        self.precision = precision
+        self.module = copy.deepcopy(module).train()
+        self._judge = copy.deepcopy(module).eval()
+        self._train_call, self._judge_call = _Pure(self.module), _Pure(self._judge)
+        self.losses = losses
+        self.augment = augment
+        self._fresh = fresh
+        self.names = [n for n, p in module.named_parameters() if p.requires_grad]
+        self._keys = [f"{n}.key" for n, m in self.module.named_modules() if _is_keyed(m)]
+        self.vectorised = True
+
+    @property
+    def params(self) -> Params:
+        """The module's own parameters: where the server starts."""
+        return _trainable(self.module, self.names)
+
+    @cached_property
+    def size(self) -> int:
+        """How many numbers train; known without a copy of them."""
+        return sum(p.numel() for p in self.module.parameters() if p.requires_grad)
+
+    def plain(self) -> Task:
+        """The same task for one client at a time, where plain autograd costs less."""
+        twin = copy.copy(self)
+        twin.vectorised = False
+        return twin
+
+    def twin(self) -> Task:
+        """The same task with modules of its own."""
+        twin = copy.copy(self)
+        twin.module, twin._judge = copy.deepcopy(self.module), copy.deepcopy(self._judge)
+        twin._train_call, twin._judge_call = _Pure(twin.module), _Pure(twin._judge)
+        return twin
+
+    def to(self, device: torch.device | str) -> Task:
+        """The same task on another device."""
+        twin = self.twin()
+        twin.module.to(device)
+        twin._judge.to(device)
+        twin._train_call, twin._judge_call = _Pure(twin.module), _Pure(twin._judge)
+        return twin
+
+    def init(self, key: Tensor) -> Params:
+        """A fresh initialisation, the same for the same key."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(rng.seed_of(key))
+            if self._fresh is not None:
+                return _on(self.params, _trainable(self._fresh(), self.names))
+            module = copy.deepcopy(self.module).cpu()
+            for name, layer in module.named_modules():
+                if not any(p.requires_grad for p in layer.parameters(recurse=False)):
+                    continue
+                if not callable(getattr(layer, "reset_parameters", None)):
+                    raise GlocalError(
+                        f"layer {name or 'the model'!r} ({type(layer).__name__}) cannot be "
+                        "initialised anew: give it a reset_parameters() method, or pass a function "
+                        "that builds the model instead of the model."
+                    )
+                layer.reset_parameters()
+            return _on(self.params, _trainable(module, self.names))
+
+    def inputs(self, batch: Batch, key: Tensor) -> Tensor:
+        """A batch's inputs as training sees them: augmented."""
+        x = batch["x"]
+        return x if self.augment is None else self.augment(x, rng.fold(key, 0))
+
+    def logits(self, params: Params, x: Tensor, key: Tensor) -> Tensor:
+        """Logits, in training mode: layers that draw (dropout) draw from the key."""
+        keys = {name: rng.fold(key, i + 1) for i, name in enumerate(self._keys)}
+        kind = PRECISIONS[self.precision]
+        if kind is None:
+            return self._train_call({**params, **keys}, x)
+        # Without its cache of cast weights: a captured graph may not read what is kept elsewhere.
+        with torch.autocast(x.device.type, kind, cache_enabled=False):
+            return self._train_call({**params, **keys}, x).float()
+
+    def loss(self, params: Params, batch: Batch, key: Tensor) -> Tensor:
+        """Mean training loss over the examples of a batch; padding has weight 0."""
+        each = self.losses(self.logits(params, self.inputs(batch, key), key), batch["y"])
+        return weighted_mean(each, batch["weight"])
+
+    def grad(self, objective: Callable[[Tree], Tensor], at: Tree) -> tuple[Tree, Tensor]:
+        """Gradient and value of a scalar function of parameters (or of a tree of them)."""
+        if self.vectorised:
+            return grad_and_value(objective)(at)
+        leaf = tree.map(lambda x: x.detach().requires_grad_(), at)
+        with torch.enable_grad():
+            value = objective(leaf)
+        # A model may leave a parameter out of its loss (an unused head): its gradient is zero.
+        found = torch.autograd.grad(value, tree.leaves(leaf), allow_unused=True)
+        rest = iter(found)
+
+        def filled(x: Tensor) -> Tensor:
+            g = next(rest)
+            return torch.zeros_like(x) if g is None else g
+
+        return tree.map(filled, at), value.detach()
+
+    def predict(self, params: Params, x: Tensor) -> Tensor:
+        """Logits, in evaluation mode."""
+        return self._judge_call(params, x)
+
+    def marks(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """Whether each example is right (of a sequence, the share of its positions), its loss."""
+        logits = self.predict(params, x)
+        hit = (logits.argmax(-1) == y).to(logits.dtype)
+        correct = hit.flatten(1).mean(1) if hit.dim() > 1 else hit
+        return {"correct": correct, "loss": self.losses(logits, y)}
+
+    def answers(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """The logits of each example: what any metric can be made of."""
+        return {"logits": self.predict(params, x)}
+
+
+def weighted_mean(each: Tensor, weight: Tensor) -> Tensor:
+    """The mean over the examples of a batch; padding has weight 0."""
+    return (each * weight).sum() / weight.sum().clamp(min=1.0)
+
+
+class _Pure:
+    """A module as a function of its named tensors: ``torch.func.functional_call``, made once.
+
+    That one walks the whole module at every call to find out which tensors go where and which are
+    tied, which takes as long as a small model's forward pass.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        places: dict[int, list[tuple[dict[str, Any], str]]] = {}
+        tensors: dict[str, Tensor | None] = {}
+        for path, layer in module.named_modules():
+            for held in (layer._parameters, layer._buffers):
+                for name, tensor in held.items():
+                    tensors[f"{path}.{name}" if path else name] = tensor
+                    places.setdefault(id(tensor), []).append((held, name))
+        self.places = {n: places[id(t)] for n, t in tensors.items() if t is not None}
+
+    def __call__(self, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
+        """The module's answer to ``x`` with these tensors in place of its own."""
+        own = [
+            (held, key, held[key], tensor)
+            for name, tensor in tensors.items()
+            for held, key in self.places[name]
+        ]
+        try:
+            for held, key, _, tensor in own:
+                held[key] = tensor
+            answer: Tensor = self.module(x)
+            return answer
+        finally:
+            for held, key, before, _ in own:
+                held[key] = before
+
+
+def _is_keyed(layer: nn.Module) -> bool:
+    return "key" in layer._buffers and getattr(layer, "p", 1.0) > 0
+
+
+def _trainable(module: nn.Module, names: list[str]) -> Params:
+    named = dict(module.named_parameters())
+    if not set(names) <= named.keys():
+        raise GlocalError("the function that builds the model gave other parameters than before.")
+    return {n: named[n].detach().clone() for n in names}
+
+
+def _on(like: Params, params: Params) -> Params:
+    return {k: v.to(like[k].device) for k, v in params.items()}
+
+
+def try_out(task: Task, x: Tensor, y: Tensor) -> None:
+    """Run a training step for two clients at once; name the layer that cannot, and the fix.
+
+    The second half of the check at the door: :func:`glocal.nn.check` knows layers by name, this
+    finds in-place tricks, ``.item()`` and ``if tensor:`` in anybody's layer by running it.
+    """
+    batch = {"x": x[:2], "y": y[:2], "weight": torch.ones(len(x[:2]), device=x.device)}
+    floats = x.is_floating_point()
+    logits = _named_layer(task, lambda: task.predict(task.params, batch["x"]), "run", floats)
+    classes = logits.shape[-1] if logits.dim() == y.dim() + 1 else 0
+    if logits.shape[:-1] != batch["y"].shape or classes <= int(y.max()):
+        raise GlocalError(
+            f"the model answers inputs of shape {tuple(batch['x'].shape)} with shape "
+            f"{tuple(logits.shape)}, and the labels go up to {int(y.max())}: it must return one "
+            "score for every class (logits), so give its last layer that many outputs."
+        )
+    before = {n: b.clone() for n, b in task.module.named_buffers()}
+    key = rng.key(0, x.device)
+    plain = task.plain()
+    _named_layer(
+        task, lambda: plain.grad(lambda w: plain.loss(w, batch, key), task.params), "train"
+    )
+    for name, buffer in task.module.named_buffers():
+        if not torch.equal(buffer, before[name]):
+            raise GlocalError(
+                f"the model's buffer {name!r} changes while it trains, which clients would share: "
+                "keep such state in parameters, or use a layer without it (GroupNorm, say)."
+            )
+
+
+def try_vectorised(task: Task, x: Tensor, y: Tensor) -> None:
+    """Raise, with the layer's name and the fix, if the model cannot be vmapped."""
+    batch = {"x": x[:2], "y": y[:2], "weight": torch.ones(len(x[:2]), device=x.device)}
+    stacked = {k: torch.stack([v, v]) for k, v in task.params.items()}
+    keys = rng.fold(rng.key(0, x.device), torch.arange(2, device=x.device))
+
+    def step(w: Params, key: Tensor) -> tuple[Params, Tensor]:
+        return task.grad(lambda p: task.loss(p, batch, key), w)
+
+    _named_layer(
+        task, lambda: torch.func.vmap(step)(stacked, keys), "train for many clients at once"
+    )
+
+
+def _named_layer(task: Task, run: Callable[[], Any], what: str, floats: bool = True) -> Any:
+    """Run; on failure name the innermost layer that was at work."""
+    inside: list[str] = []
+    hooks = []
+    for module in (task.module, task._judge):
+        for name, layer in module.named_modules():
+            label = f"{name or 'the model'} ({type(layer).__name__})"
+            hooks.append(
+                layer.register_forward_pre_hook(lambda *_, label=label: inside.append(label))
+            )
+            hooks.append(layer.register_forward_hook(lambda *_: inside.pop() and None))
+    try:
+        return run()
+    except GlocalError:
+        raise
+    except Exception as error:  # whatever a user's layer raises
+        where = f"layer {inside[-1]}" if inside else "the model's loss"
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        fix = (
+            "rewrite it without in-place changes, .item(), numpy or `if tensor:`, or choose "
+            "engine='sequential'"
+            if what.endswith("at once")
+            else "check the model against the shape and type of the data"
+            if floats
+            else "the inputs are whole numbers, which are taken for the ids of tokens: if they are "
+            "features, give them as floats, as in x.astype('float32'), else take a model that "
+            "reads tokens"
+        )
+        raise GlocalError(f"{where} cannot {what}: {reason.rstrip('.')}; {fix}.") from error
+    finally:
+        for hook in hooks:
+            hook.remove()

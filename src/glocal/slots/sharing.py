@@ -1,0 +1,183 @@
+"""Which named parameters travel, and how the rest stays at home.
+
+A selector picks names from a model's parameters. :class:`KeepPrivate` wraps any ``Local`` so that
+what is not selected lives in the client's state: the wrapped ``Local`` still sees whole models.
+Liang et al., *Think locally, act globally: federated learning with local and global
+representations*, 2020, and FedPer (Arivazhagan et al., 2019) are this with different selectors.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.nn.optim import Schedule
+from glocal.nn.task import Task
+from glocal.slots.client import Local, Phase, Step
+
+
+@dataclass(frozen=True)
+class Selector:
+    """``pick(names)`` gives the names that travel."""
+
+    name: str
+    pick: Callable[[Sequence[str]], set[str]]
+
+
+def layers(names: Sequence[str]) -> dict[str, list[str]]:
+    """Parameter names by layer (the module they belong to), in the model's order."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.rpartition(".")[0] or name, []).append(name)
+    return groups
+
+
+def everything() -> Selector:
+    """All parameters travel: one global model."""
+    return Selector("everything", lambda names: set(names))
+
+
+def nothing() -> Selector:
+    """No parameter travels."""
+    return Selector("nothing", lambda names: set())
+
+
+def last(n: int) -> Selector:
+    """The last ``n`` layers that have parameters."""
+    return _some(f"last({n})", n, lambda groups: groups[-n:])
+
+
+def first(n: int) -> Selector:
+    """The first ``n`` layers that have parameters."""
+    return _some(f"first({n})", n, lambda groups: groups[:n])
+
+
+def all_but_last(n: int = 1) -> Selector:
+    """All but the last ``n`` layers: FedPer's and FedRep's body."""
+    return _some(f"all-but-last({n})", n + 1, lambda groups: groups[:-n])
+
+
+def _some(name: str, at_least: int, cut: Callable[[list[list[str]]], list[list[str]]]) -> Selector:
+    if isinstance(at_least, bool) or not isinstance(at_least, int):
+        raise GlocalError(f"shared={name} must have a whole number of layers, as in last(2).")
+
+    def pick(names: Sequence[str]) -> set[str]:
+        groups = list(layers(names).values())
+        if at_least < 1 or at_least > len(groups):
+            raise GlocalError(
+                f"shared={name} does not fit a model with {len(groups)} layers "
+                f"({', '.join(layers(names))}): choose a number between 1 and {len(groups)}."
+            )
+        return {n for group in cut(groups) for n in group}
+
+    return Selector(name, pick)
+
+
+def matching(*patterns: str) -> Selector:
+    """Names or shell patterns: ``layers.2*``; a layer's name stands for all its parameters."""
+
+    def pick(names: Sequence[str]) -> set[str]:
+        chosen: set[str] = set()
+        for pattern in patterns:
+            hits = {
+                n for n in names if fnmatch.fnmatchcase(n, pattern) or n.startswith(pattern + ".")
+            }
+            if not hits:
+                raise GlocalError(
+                    f"shared={pattern} matches none of the model's parameters: "
+                    f"its layers are {', '.join(layers(names))}."
+                )
+            chosen |= hits
+        return chosen
+
+    return Selector("|".join(patterns), pick)
+
+
+@dataclass(frozen=True)
+class KeepPrivate:
+    """Wrap ``inner`` so that only the ``shared`` names travel and the rest is the client's own."""
+
+    inner: Local
+    shared: frozenset[str]
+
+    @property
+    def batch_size(self) -> int:
+        """As the wrapped one's."""
+        return self.inner.batch_size
+
+    @property
+    def schedule(self) -> Schedule:
+        """As the wrapped one's."""
+        return self.inner.schedule
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The wrapped one's, each seeing whole models."""
+        return tuple(p._replace(step=self._whole(p.step)) for p in self.inner.phases)
+
+    def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
+        """The private layers as first received, and what the wrapped one keeps."""
+        private = {k: v for k, v in params.items() if k not in self.shared}
+        return {"private": private, "inner": self.inner.init(task, params, key)}
+
+    def start(self, task: Task, down: Downlink, client: ClientState) -> Carry:
+        """The wrapped one's start, from the assembled model."""
+        whole = assemble(task, down, client["private"])
+        return {
+            "private": client["private"],
+            "inner": self.inner.start(task, whole, client["inner"]),
+        }
+
+    def finish(self, task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        """Send the shared part of the update; keep the private part."""
+        whole = assemble(task, down, carry["private"])
+        update, inner, extra = self.inner.finish(task, whole, carry["inner"])
+        private = {k: v + update[k] for k, v in carry["private"].items()}
+        sent = {k: v for k, v in update.items() if k in self.shared}
+        return sent, {"private": private, "inner": inner}, extra
+
+    def received(self, task: Task, down: Downlink, client: ClientState) -> Params:
+        """The assembled model: received layers and the client's own."""
+        whole = assemble(task, down, client["private"])
+        return self.inner.received(task, whole, client["inner"])
+
+    def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
+        """The wrapped one's candidates, assembled: what is global to it is not, here."""
+        whole = assemble(task, down, client["private"])
+        found = self.inner.candidates(task, whole, client["inner"])
+        return {"assembled" if name == "global" else name: w for name, w in found.items()}
+
+    def _whole(self, step: Step) -> Step:
+        def whole_step(
+            task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor
+        ) -> Carry:
+            whole = assemble(task, down, carry["private"])
+            return {**carry, "inner": step(task, whole, carry["inner"], batch, key)}
+
+        return whole_step
+
+
+def assemble(task: Task, down: Downlink, private: Params) -> Downlink:
+    """The downlink with whole models in it, in the model's own order of names."""
+    both = {**down["params"], **private}
+    return {**down, "params": {k: both[k] for k in task.names}}
+
+
+def split(params: Params, shared: frozenset[str] | set[str]) -> tuple[Params, Params]:
+    """The shared and the private part of a model."""
+    return (
+        {k: v for k, v in params.items() if k in shared},
+        {k: v for k, v in params.items() if k not in shared},
+    )
+
+
+def size_by_part(params: Params, shared: frozenset[str] | set[str]) -> tuple[int, int]:
+    """How many parameters are shared, and how many private."""
+    ours, theirs = split(params, shared)
+    return tree.count(ours), tree.count(theirs)

@@ -1,0 +1,158 @@
+"""How much each client of a cohort counts: fairness lives in this slot.
+
+A weighting keeps a state across rounds and turns what the cohort sent into weights. They sum to one
+but where a method takes a step of its own length (q-FedAvg's original, FedMGDA+). Those that follow
+losses compute on the CPU in double precision, whatever trains the clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal.core.errors import GlocalError
+from glocal.core.types import Tree, Uplink
+from glocal.data.schema import Inputs
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the server knows of the federation before the first round."""
+
+    clients: int
+    """K."""
+    fraction: float
+    """C, the share of clients in a round (the sampling probability, where it is one)."""
+    rounds: int
+    """T."""
+    sampling: str = "fixed"
+    """How clients are drawn, as privacy accounting knows it: fixed, poisson, or something else."""
+    inputs: Inputs | None = None
+    """What an example looks like, for methods that make some on the server."""
+
+
+Weigh = Callable[[Tree, Uplink], tuple[Tensor, Tree]]
+
+
+def _no_state(setting: Setting) -> Tree:
+    return {}
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """``weigh(state, uplink)`` gives one weight per client of the cohort and the new state."""
+
+    name: str
+    weigh: Weigh
+    init: Callable[[Setting], Tree] = _no_state
+    needs_loss: bool = False
+    """Whether clients must send the loss of the model they received."""
+    standing: Callable[[Tree, Tensor], Tensor] | None = None
+    """Of a weighting that decides before it sees: ``standing(state, ids)`` is what it would give
+    these clients as things stand, summing to one."""
+
+
+def losses(uplink: Uplink) -> Tensor:
+    """The received model's loss at each client of the cohort, in double precision."""
+    if uplink.loss is None:
+        raise RuntimeError("this weighting needs losses: set needs_loss=True in it")
+    loss = uplink.loss.detach().cpu().to(torch.float64)
+    if not bool(loss.isfinite().all()):
+        raise GlocalError("a client's loss is not finite: lower the learning rate.")
+    if bool((loss < 0).any()):
+        raise GlocalError(
+            "a client's loss is negative, and fair weightings need losses of 0 or more: "
+            "use by-examples or uniform, or another loss."
+        )
+    return loss
+
+
+def renormalised(p: Tensor, ids: Tensor) -> Tensor:
+    """The weights of some clients, made to sum to one; alike if they have none at all."""
+    some = p[ids.cpu()]
+    total = some.sum()
+    return some / total if float(total) > 0 else torch.full_like(some, 1 / len(some))
+
+
+def tilted(uplink: Uplink, tilt: Tensor) -> Tensor:
+    """``p_i ∝ n_i exp(tilt_i)``; no tilt is by examples."""
+    n = uplink.n.cpu().to(torch.float64)
+    tilt = tilt.clamp(max=torch.finfo(tilt.dtype).max)  # a number, also once it overflowed
+    # The largest tilt taken off all of them changes nothing but that no number overflows.
+    p = n * (tilt - tilt.max()).exp() if bool(tilt.isfinite().any()) else n
+    return (p / p.sum()).to(uplink.n.device)
+
+
+def squared_norms(uplink: Uplink) -> Tensor:
+    """``‖Δ_i‖²`` of each client of the cohort."""
+    norms = torch.zeros_like(uplink.n, dtype=torch.float32)
+    # In the order of names, so that a run that was saved and loaded adds up the same.
+    for _, x in sorted(uplink.update.items()):
+        norms = norms + x.reshape(len(x), -1).square().sum(1)
+    return norms
+
+
+def everybody(setting: Setting, name: str, instead: str) -> None:
+    """Refuse sampling, for a weighting that needs all clients in every round."""
+    if setting.fraction < 1:
+        raise GlocalError(
+            f"{name} needs every client in every round, and {setting.fraction:g} of them would be "
+            f"sampled: use {instead}, or all clients."
+        )
+
+
+def by_examples() -> Weighting:
+    """In proportion to training examples: ``p_i = n_i / Σ n`` (McMahan et al., AISTATS 2017)."""
+
+    def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
+        n = uplink.n.to(torch.float32)
+        return n / n.sum(), state
+
+    return Weighting("by-examples", weigh)
+
+
+def by_update_norm() -> Weighting:
+    """In proportion to the squared norm of the update: ``p_i ∝ ‖Δ_i‖²``.
+
+    Who has most to change counts most (Liang et al., *Think locally, act globally*, 2019 version).
+    Departure: theirs is the norm of the shared layers' gradient; an update is the sum of a round's
+    steps, which for one step of plain SGD gives the same weights.
+    """
+
+    def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
+        norms = squared_norms(uplink)
+        # Nobody moved: all count alike.
+        norms = torch.where(norms.sum() > 0, norms, torch.ones_like(norms))
+        return norms / norms.sum(), state
+
+    return Weighting("grad-norm", weigh)
+
+
+def uniform() -> Weighting:
+    """Every client the same: ``p_i = 1/|S|``."""
+
+    def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
+        n = uplink.n.to(torch.float32)
+        return torch.full_like(n, 1.0 / len(n)), state
+
+    return Weighting("uniform", weigh)
+
+
+def uniform_expected() -> Weighting:
+    """Every client the same, over the cohort's expected size: ``p_i = 1 / (C · K)``.
+
+    With Poisson sampling they sum to one on average alone. Privacy needs this: a mean over the
+    actual size would tell who was there, by what the others count for.
+    """
+
+    def init(setting: Setting) -> Tree:
+        return {"m": torch.tensor(setting.fraction * setting.clients)}
+
+    def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
+        n = uplink.n.to(torch.float32)
+        return torch.full_like(n, 1.0 / float(state["m"])), state
+
+    return Weighting("uniform", weigh, init)

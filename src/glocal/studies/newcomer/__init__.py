@@ -1,0 +1,1 @@
+"""A client that joins when training is over."""

@@ -1,0 +1,224 @@
+"""A client arrives: the federation without it and with it, and its own first training.
+
+The old clients' part is made so that nothing of the newcomer's is in it: no rows, no share in the
+statistics that a table is scaled with, no say in when a stage of training ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from glocal.core import rng, tree
+from glocal.core.errors import ClientError, GlocalError, unknown
+from glocal.core.spec import parse_call
+from glocal.core.types import Batch, Carry, Downlink, Tree
+from glocal.data.federation import Federation
+from glocal.data.partition import column_of
+from glocal.data.split import Split, from_counts
+from glocal.data.transforms import chosen
+from glocal.data.unsplit import standardise
+from glocal.engines.base import Work
+from glocal.evaluation.communication import Ledger
+from glocal.evaluation.evaluate import Models
+from glocal.experiment.ensemble import own_names
+from glocal.nn.task import Task
+from glocal.slots.client import Functions, Local, Phase, Step
+from glocal.slots.method import Plan, Stage
+from glocal.slots.sharing import KeepPrivate, size_by_part
+from glocal.training import server
+from glocal.training.client_state.store import ClientStore
+from glocal.training.loop import Progress, Training
+from glocal.training.sampling import Among, Fraction
+
+OWN = 0x0E11
+"""Child of the seed's key for what the newcomer draws while it trains by itself."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One federation, three ways; in ``both`` the newcomer comes last."""
+
+    old: Federation
+    new: Federation
+    both: Federation
+
+    @property
+    def place(self) -> int:
+        """The newcomer's index in ``both``."""
+        return len(self.old)
+
+
+def parts(fed: Federation, client: str | int) -> Parts:
+    """The old clients, the newcomer, and all of them."""
+    k = place(fed, client)
+    others = [i for i in range(len(fed)) if i != k]
+    if not others:
+        raise GlocalError("there is nobody to join: the federation needs another client.")
+    data = fed.uncut
+    if data is not None and data.numeric is not None:
+        rows = torch.cat([fed.train.of(i) for i in others]).to(data.x.device)
+        fed = replace(fed, x=standardise(data.x, data.numeric, rows).to(fed.x.device))
+    return Parts(
+        old=_some(fed, others, _labels_alone(fed, k)),
+        new=_some(fed, [k], False),
+        both=_some(fed, [*others, k], False),
+    )
+
+
+def place(fed: Federation, client: str | int) -> int:
+    """The index of a client given by name, or by index."""
+    if isinstance(client, str):
+        if client not in fed.names:
+            raise unknown("client", client, fed.names)
+        return fed.names.index(client)
+    if isinstance(client, bool) or not -len(fed) <= client < len(fed):
+        raise GlocalError(
+            f"there is no client {client}: give a name, or an index up to {len(fed) - 1}."
+        )
+    return client % len(fed)
+
+
+def _some(fed: Federation, clients: list[int], label_shift_only: bool) -> Federation:
+    def of(split: Split) -> Split:
+        rows = [split.of(i) for i in clients]
+        counts = torch.tensor([len(r) for r in rows], device=split.start.device)
+        return from_counts(torch.cat(rows), counts)
+
+    return replace(
+        fed,
+        names=tuple(fed.names[i] for i in clients),
+        train=of(fed.train),
+        val=of(fed.val),
+        test=of(fed.test),
+        label_shift_only=label_shift_only,
+        uncut=None,
+    )
+
+
+def _labels_alone(fed: Federation, newcomer: int) -> bool:
+    """Whether the old clients differ in labels alone: nobody but the newcomer was turned."""
+    if fed.label_shift_only:
+        return True
+    about = fed.describe
+    partition = about.get("partition", "own ids")
+    if partition == "own ids" or column_of(partition) is not None:
+        return False
+    for spec in about["transforms"]:
+        try:
+            name, args, kwargs = parse_call(spec)
+        except GlocalError:  # somebody's own transform, which may have any name
+            return False
+        if name.endswith("-noise"):  # training labels only
+            continue
+        who = kwargs.get("clients", args[1] if len(args) > 1 else None)
+        if name != "rotate" or set(chosen(who, fed.names, about["seed"])) != {newcomer}:
+            return False
+    return True
+
+
+def joint(before: Training, done: Progress, both: Federation, fraction: float) -> Training:
+    """The training goes on in its last stage, with the newcomer in every round.
+
+    Where a weighting needs everybody in every round, clients count by their examples from here on.
+    """
+    old = tuple(range(len(both) - 1))
+    sampler = Among(old, Fraction(fraction) if fraction else None, always=(len(both) - 1,))
+    after = replace(before, fed=both, sampler=sampler)
+    method, stages = before.method(done), before.plan.stages
+    try:
+        method.weights.init(after.setting)
+    except GlocalError:
+        method = method.replace(weighting=None)
+    last = Stage(method, name=stages[done.stage].name)
+    return replace(after, plan=Plan((*stages[: done.stage], last)))
+
+
+def welcome(done: Progress, joint: Training) -> Progress:
+    """Where the server stands when the newcomer has received what it starts with."""
+    method = joint.method(done)
+    state = dict(done.server)
+    # A weighting may keep a number for each client: with one client more it begins anew.
+    fresh = method.weights.init(joint.setting)
+    if tree.structure(fresh) != tree.structure(state["weighting"]):
+        state["weighting"] = tree.to(fresh, joint.fed.x.device)
+    ids, states = done.clients.saved()
+    store = ClientStore.restored(len(joint.fed), ids, states, joint.fed.x.device)
+    progress = Progress(state, store, Ledger(), done.stage, done.stage_began, done.round)
+    local = method.client_half(joint.task)
+    last = len(joint.fed) - 1
+    newcomer = torch.tensor([last], device=joint.fed.x.device)
+    # Who has a state is judged as it is: nothing is solved for before it has trained.
+    store.scatter(newcomer, store.gather(newcomer, joint.make(progress, local)))
+    shared, private = size_by_part(joint.task.params, method.shared_names(joint.task))
+    progress.ledger = Ledger().record({"shared": shared, "private_start": private}, {})
+    return progress
+
+
+def own_training(joint: Training, progress: Progress, epochs: int) -> Models:
+    """The newcomer trains by itself, and nothing is sent; returns what it then predicts with.
+
+    Of a model with private layers these alone train, under the received ones; a personal model
+    beside the global one trains as in a round of its method. Either is kept in ``progress``. One
+    global model trains whole, and that copy is used here and then thrown away.
+    """
+    if epochs == 0:
+        return joint.models(progress)
+    task, method = joint.task, joint.method(progress)
+    local = method.client_half(task)
+    held = local.shared if isinstance(local, KeepPrivate) else frozenset()
+    down = server.broadcast(method, progress.server, progress.round, joint.setting)
+    newcomer = torch.tensor([len(joint.fed) - 1], device=joint.fed.x.device)
+    states = progress.clients.gather(newcomer, joint.make(progress, local))
+    work = Work(
+        task=task,
+        local=_alone(local, held, epochs),
+        fed=joint.fed,
+        down=down,
+        ids=newcomer,
+        states=states,
+        key=rng.fold(rng.key(joint.seed, joint.fed.x.device), OWN),
+    )
+    uplink, states = joint.engine.round(work)
+    if own_names(joint, progress):
+        progress.clients.scatter(newcomer, states)
+    else:
+        down = {**down, "params": tree.add(down["params"], tree.row(uplink.update, 0))}
+    found = joint.engine.candidates(task, local, down, states, 1)
+    if not all(bool(leaf.isfinite().all()) for leaf in tree.leaves(found)):
+        raise ClientError(
+            f"client {joint.fed.names[-1]}'s own training is not finite: it diverged; lower the "
+            "learning rate, as in fedavg(lr=0.01), or look at its data."
+        )
+    return lambda ids: found
+
+
+def _alone(local: Local, held: frozenset[str], epochs: int) -> Local:
+    """``local`` for so many passes, with whatever belongs to ``held`` parameters kept still."""
+
+    def still(step: Step) -> Step:
+        def held_step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+            return _put_back(step(task, down, carry, batch, key), carry, held)
+
+        return held_step
+
+    return Functions(
+        batch_size=local.batch_size,
+        schedule=local.schedule,
+        phases=tuple(Phase(p.name, epochs, still(p.step)) for p in local.phases),
+        init=local.init,
+        start=local.start,
+        finish=local.finish,
+        received=local.received,
+        candidates=local.candidates,
+    )
+
+
+def _put_back(new: Tree, old: Tree, held: frozenset[str]) -> Tree:
+    """Leaves named after a held parameter, its weights and its momentum, as they were."""
+    return {
+        k: _put_back(v, old[k], held) if isinstance(v, dict) else old[k] if k in held else v
+        for k, v in new.items()
+    }

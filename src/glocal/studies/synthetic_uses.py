@@ -1,0 +1,265 @@
+"""What made examples are good for: a warm start, a public set, a filling for poor clients.
+
+Every use is set against the same training without the examples, with the same seed, on the same
+clients and test data:
+
+- *warm start*: federated rounds that begin at a model trained on the examples alone
+  (:func:`start`, :func:`warm_start`), against the model's usual initialisation, with as many
+  rounds and with those more that the examples took;
+- *public set*: :func:`with_public_fisher`, ewc whose Fisher information is of the examples rather
+  than of each client's own data; :func:`distilled`, distillation on own data and the examples
+  together rather than on own data (:mod:`glocal.experiment.adaptation`);
+- *fill up*: clients with little data train alone on theirs and the examples (:func:`fill_up`),
+  against the yardstick.
+
+The examples come from training data alone, so validation and test data of the split that the run
+had are as good as new. In other folds they are not: what was trained on is tested there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal.core.errors import GlocalError, unknown
+from glocal.core.types import Params
+from glocal.data.federation import Federation
+from glocal.data.schema import Inputs, known
+from glocal.data.split import from_counts
+from glocal.evaluation.communication import Ledger
+from glocal.evaluation.evaluate import Outcome
+from glocal.evaluation.summary import Trial, client_table
+from glocal.evaluation.synthetic_data import trained_on
+from glocal.experiment.adaptation import Technique, distill, ewc
+from glocal.experiment.adaptation_report import after, compose
+from glocal.experiment.repeat import Trained, judge
+from glocal.experiment.setup import Place, measured
+from glocal.methods.local import Alone
+from glocal.studies.retraining import changed
+from glocal.training.loop import Progress, Training
+
+START = -4
+"""Child of the seed's key for the model that a warm start begins at."""
+
+FILL = ("own", "all")
+"""Of which classes a client is given examples: of those it trains on, or of all."""
+
+Tick = Callable[[int, int], None]
+"""How much is done and how much there is."""
+
+
+def _no_tick(done: int, total: int) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """What was done with the examples, set against the same without."""
+
+    without: Outcome
+    found: Outcome
+    who: tuple[int, ...]
+    """The clients that it is about."""
+
+
+@dataclass(frozen=True)
+class Warm:
+    """The same rounds from two starts."""
+
+    cold: Trained
+    warm: Trained
+    after: dict[int, Use]
+    """By round: the first and the last."""
+    longer: Use | None
+    """The last, against the usual start and as many rounds more as the examples took."""
+
+
+def start(training: Training, x: Tensor, y: Tensor) -> Params:
+    """The model, newly drawn and trained on the examples alone, as they are judged."""
+    return trained_on(training.task, x, y, training.key(START, 0)).w
+
+
+def warm_start(training: Training, begin: Params, more: int = 0, tick: Tick = _no_tick) -> Warm:
+    """All rounds of a training from its usual start, and again from ``begin``.
+
+    And with ``more``, the rounds that the examples took, so many longer from the usual start: what
+    the federation could have had for them.
+    """
+    rounds, usual = training.rounds, training.task.params
+    total = 2 * rounds + (rounds + more if more else 0)
+    cold, was = _rounds(training, usual, lambda r: tick(r, total))
+    warm, now = _rounds(training, begin, lambda r: tick(rounds + r, total))
+    everyone, longer = tuple(range(len(training.fed))), None
+    if more:
+        long = replace(training, rounds=rounds + more)
+        _, then = _rounds(long, usual, lambda r: tick(2 * rounds + r, total))
+        longer = Use(then[long.last], now[training.last], everyone)
+    return Warm(cold, warm, {r: Use(was[r], now[r], everyone) for r in now}, longer)
+
+
+def _rounds(
+    training: Training, begin: Params, tick: Callable[[int], None]
+) -> tuple[Trained, dict[int, Outcome]]:
+    """The training that is over, and what it came to after its first and last round."""
+    found: dict[int, Outcome] = {}
+
+    def look(done: Progress) -> None:
+        tick(done.round)
+        if done.round in (1, training.last):
+            found[done.round] = judge(Trained(training, done), training.fed)[0]
+
+    progress = training.run(training.begin(begin), look)
+    return Trained(training, progress), found
+
+
+def with_public_fisher(
+    here: Place, given: Params, x: Tensor, y: Tensor, *, lam: float = 5000.0, **training: Any
+) -> Use:
+    """Clients adapt ``given`` (stacked) by ewc: Fisher information of the examples, or of own data.
+
+    ``training`` and ``lam`` are as :func:`glocal.experiment.adaptation.ewc` takes them.
+    """
+    own, public = (ewc(lam, fisher=of, **training) for of in ("own", "public"))
+    return Use(
+        _adapted(here, here.fed, own, given),
+        _adapted(here, here.fed, public, given, (x, y)),
+        tuple(range(len(here.fed))),
+    )
+
+
+def distilled(here: Place, given: Params, x: Tensor, y: Tensor, **settings: Any) -> Use:
+    """Clients adapt ``given`` by distillation: on own data and the examples, or on own data.
+
+    The teacher is the model that was given, and the student starts there; on every example of
+    either kind it learns the label, and what the teacher says with a weight of ``alpha``.
+    ``settings`` are as :func:`glocal.experiment.adaptation.distill` takes them.
+    """
+    everyone, technique = tuple(range(len(here.fed))), distill(**settings)
+    more = filled(here.fed, x, y, everyone, "all")
+    return Use(
+        _adapted(here, here.fed, technique, given),
+        _adapted(here, more, technique, given),
+        everyone,
+    )
+
+
+def _adapted(
+    here: Place,
+    fed: Federation,
+    technique: Technique,
+    given: Params,
+    public: tuple[Tensor, Tensor] | None = None,
+) -> Outcome:
+    where = (here.task, fed, here.engine)
+    return after(*where, [technique], given, here.seed, public=public).outcome
+
+
+def poor(fed: Federation) -> tuple[int, ...]:
+    """Clients with fewer training examples than the median has."""
+    n = fed.train.counts().cpu().double()
+    return tuple((n < n.quantile(0.5)).nonzero().flatten().tolist())
+
+
+def filled(
+    fed: Federation, x: Tensor, y: Tensor, who: Sequence[int], classes: str = "own"
+) -> Federation:
+    """The federation with the examples among the training data of the clients ``who``.
+
+    Each gets those of the classes that it trains on; with ``classes="all"``, every one. Nothing
+    else changes: validation and test data are the same rows. Judge by the federation as
+    it was: label shares, which weigh pooled test data, are counted in training data.
+    """
+    if classes not in FILL:
+        raise unknown("choice of classes", classes, FILL)
+    known(Inputs.of(fed), "filling up")
+    if strangers := [k for k in who if not 0 <= k < len(fed)]:
+        raise GlocalError(f"there is no client {strangers[0]} among {len(fed)} to fill up.")
+    x, y = x.to(fed.x), y.to(fed.y)
+    chosen, rows = set(who), []
+    for k in range(len(fed)):
+        mine = fed.train.of(k)
+        if k in chosen:
+            fits = torch.isin(y, fed.y_train[mine]) if classes == "own" else torch.ones_like(y) > 0
+            mine = torch.cat([mine, len(fed.x) + fits.nonzero().flatten()])
+        rows.append(mine)
+    counts = torch.tensor([len(mine) for mine in rows], device=fed.train.start.device)
+    return replace(
+        fed,
+        x=torch.cat([fed.x, x]),
+        y=torch.cat([fed.y, y]),
+        y_train=torch.cat([fed.y_train, y]),
+        train=from_counts(torch.cat(rows), counts),
+        describe={**fed.describe, "filled_up": [fed.names[k] for k in sorted(chosen)]},
+        uncut=None,  # cut anew, the examples would be gone
+    )
+
+
+def fill_up(
+    here: Place,
+    alone: Alone,
+    x: Tensor,
+    y: Tensor,
+    *,
+    who: Sequence[int] | None = None,
+    classes: str = "own",
+    tick: Tick = _no_tick,
+) -> Use:
+    """Clients ``who`` (the :func:`poor` ones) train alone with the examples among their data.
+
+    Both models are chosen on the client's own validation data, by the rules of the yardstick.
+    """
+    chosen = poor(here.fed) if who is None else tuple(who)
+    _, without = measured(here, alone, tick)
+    if not chosen:
+        return Use(without, without, ())
+    more = filled(here.fed, x, y, chosen, classes)
+    place = replace(here, fed=more, digest=f"{here.digest} filled up {more.fingerprint}")
+    _, found = measured(place, alone, tick)
+    # Who was given nothing trains as before, but with others' padding rounds otherwise.
+    whose = [found if k in set(chosen) else without for k in range(len(here.fed))]
+    return Use(without, compose(whose, range(len(here.fed))), chosen)
+
+
+def figures(fed: Federation, use: Use, alone: Outcome) -> dict[str, Any]:
+    """A use in numbers: its clients' mean accuracy without and with, and who is better off.
+
+    ``change`` has Student's paired interval over clients. ``better`` and ``worse`` are clients for
+    whom an exact paired test at 90 % says so, against the same without the examples;
+    ``better_off`` and ``worse_off`` against being alone, [without, with].
+    """
+    if not use.who:
+        return {"clients": []}
+    compared = changed(fed, use.without, use.found, use.who)
+    off = [changed(fed, alone, outcome, use.who) for outcome in (use.without, use.found)]
+    rows = client_table([Trial(fed, use.found, use.without, Ledger())])
+    return {
+        **compared,
+        "verdict": verdict(compared["change"]),
+        "better_off": [one["better"] for one in off],
+        "worse_off": [one["worse"] for one in off],
+        "each": [
+            {
+                "client": rows[k]["client"],
+                "n_train": rows[k]["n_train"],
+                "without": rows[k]["local_accuracy"],
+                "with": rows[k]["accuracy"],
+                "difference": rows[k]["benefit"],
+                "low": rows[k]["low"],
+                "high": rows[k]["high"],
+                "verdict": rows[k]["verdict"].removesuffix(" off"),
+            }
+            for k in use.who
+        ],
+    }
+
+
+def verdict(change: dict[str, Any]) -> str:
+    """Whether an interval of a difference leaves zero out, in a word."""
+    low, high = change["low"], change["high"]
+    if low is None or low <= 0 <= high:
+        return "not shown"
+    return "better" if low > 0 else "worse"

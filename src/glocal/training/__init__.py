@@ -1,0 +1,1 @@
+"""The rounds: the server's half, sampling, checkpoints, clients' states, attacks."""

@@ -1,0 +1,202 @@
+"""Where a run stands, on disk: rounds of a method and epochs of being alone, to go on from.
+
+Everything that a training is made of between two rounds is its
+:class:`~glocal.training.loop.Progress` (the server's state with its optimiser, weighting, memory
+and privacy count, all clients' states, the ledger, the history); all that is drawn is drawn from
+the seed, the round and the client. So a checkpoint is a Progress, and what comes after the last
+round (judging, adapting) is done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.interrupts import Stopped, asked
+from glocal.core.progress import to_stderr
+from glocal.core.types import Tree
+from glocal.evaluation.communication import Ledger
+from glocal.training import server
+from glocal.training.checkpoint_files import Kept, Series
+from glocal.training.client_state.store import ClientStore
+from glocal.training.loop import Progress, Training
+
+FORMAT = 1
+
+SHARE = 20
+"""By default a checkpoint is written when training took so many times as long as the last one."""
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """Where checkpoints go and how often they are written.
+
+    ``every`` is in rounds; 0 is as often as it costs a twentieth of the time or less. It changes
+    nothing in what comes out.
+    """
+
+    folder: Path
+    every: int = 0
+    keep: int = 2
+    alone: Path | None = None
+    """Where those of the yardstick go, if it is shared with other methods."""
+    stop: Callable[[], bool] = asked
+    """Asked after each round: if so, a checkpoint is written and ``Stopped`` raised."""
+    note: Callable[[str], None] = to_stderr
+    """Told in a sentence what is found damaged."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("every", 0), ("keep", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise GlocalError(
+                    f"{name} of checkpoints must be a whole number of {least} or more, not {value}."
+                )
+
+    def rounds(self, repeat: int, of: str) -> Keeper:
+        """The keeper of a method's ``repeat``-th repeat (from 0)."""
+        return self._keeper(self.folder / f"repeat-{repeat + 1}", of)
+
+    def epochs(self, repeat: int, of: str) -> Keeper:
+        """The keeper of the yardstick's ``repeat``-th repeat, whatever else is trained."""
+        digest = hashlib.sha256(of.encode()).hexdigest()[:12]
+        return self._keeper((self.alone or self.folder) / f"alone-{repeat + 1}-{digest}", of)
+
+    def _keeper(self, folder: Path, of: str) -> Keeper:
+        return Keeper(Series(folder, self.keep, self.note), of, self.every, self.stop)
+
+
+@dataclass
+class Keeper:
+    """The checkpoints of one training; ``of`` says which, so that no other is taken for it."""
+
+    series: Series
+    of: str
+    every: int = 0
+    stop: Callable[[], bool] = asked
+    _written: float = field(default_factory=lambda: time.monotonic())
+    _cost: float = 0.0
+
+    def last(self) -> Kept | None:
+        """The newest that is whole; refuses one of another training."""
+        kept = self.series.newest()
+        if kept is None:
+            return None
+        if kept.facts.get("format") != FORMAT:
+            raise GlocalError(
+                f"the checkpoints in {self.series.folder} were written by another version (format "
+                f"{kept.facts.get('format')}, and this one reads {FORMAT}): go on with that one."
+            )
+        if kept.facts.get("of") != self.of:
+            raise GlocalError(
+                f"the checkpoints in {self.series.folder} are of another training: its data, "
+                "method, model or settings differ; choose another folder."
+            )
+        return kept
+
+    def after(
+        self, number: int, what: Callable[[], tuple[Mapping[str, Any], Tree]], last: bool
+    ) -> bool:
+        """After a round: write where it stands if that is due, and stop if that is asked.
+
+        Returns whether it was written.
+        """
+        stop = self.stop()
+        due = last or stop or self._due(number)
+        if due:
+            self.write(number, what)
+        if stop:
+            raise Stopped
+        return due
+
+    def write(self, number: int, what: Callable[[], tuple[Mapping[str, Any], Tree]]) -> None:
+        """Write where it stands."""
+        began = time.monotonic()
+        facts, trees = what()
+        self.series.write(number, {"format": FORMAT, "of": self.of, **facts}, trees)
+        self._written = time.monotonic()
+        self._cost = self._written - began
+
+    def _due(self, number: int) -> bool:
+        if self.every:
+            return number % self.every == 0
+        # The clock decides how often something is written, never what.
+        return time.monotonic() - self._written >= SHARE * self._cost
+
+
+def packed(progress: Progress) -> tuple[dict[str, Any], Tree]:
+    """A training's progress as facts and trees.
+
+    States on disk stay there: of those it is the index of their file, which is flushed.
+    """
+    facts = {
+        "stage": progress.stage,
+        "stage_began": progress.stage_began,
+        "ledger": progress.ledger.to_dict(),
+        "history": progress.history,
+    }
+    file = progress.clients.settled_file()
+    if file is not None:
+        return facts, {"server": progress.server, "clients": file.packed(progress.round)}
+    ids, states = progress.clients.saved()
+    return facts, {"server": progress.server, "clients": {"ids": ids, "states": states}}
+
+
+def reclaim(progress: Progress, training: Training, keeper: Keeper) -> None:
+    """Room in the file of states that no kept checkpoint refers to any more is used again."""
+    file, oldest = progress.clients.settled_file(), keeper.series.oldest()
+    if file is None or oldest is None:
+        return
+    file.reclaim(oldest)
+    if oldest >= progress.stage_began:
+        for stage in range(progress.stage):
+            path = training.storage.path(stage)
+            if path is not None:
+                path.unlink(missing_ok=True)
+
+
+def unpacked(kept: Kept, training: Training) -> Progress:
+    """The inverse of :func:`packed`; refuses what does not fit the training."""
+    facts, trees, device = kept.facts, kept.trees, training.fed.x.device
+    try:
+        stored = trees["clients"]
+        progress = Progress(
+            server=tree.to(trees["server"], device),
+            clients=ClientStore(0),
+            ledger=Ledger.from_dict(facts["ledger"]),
+            stage=int(facts["stage"]),
+            stage_began=int(facts["stage_began"]),
+            round=kept.number,
+            history=list(facts["history"]),
+        )
+        method = training.method(progress)
+        like = server.begin(method, training.task, training.task.params, training.setting)
+        fits = tree.structure(progress.server).keys() == like.keys() and tree.structure(
+            progress.server["params"]
+        ) == tree.structure(like["params"])
+        rounds = progress.round
+        told = len(progress.history) == len(progress.ledger.up) == len(progress.ledger.down)
+        lines = all(isinstance(line, dict) and "cohort" in line for line in progress.history)
+        if not (fits and told and lines and rounds == len(progress.history) <= training.rounds):
+            raise ValueError("another model or method")
+        if "slots" in stored:
+            clients, stage = len(training.fed), progress.stage
+            progress.clients = training.storage.reopened(
+                clients, stored, device, stage, kept.number
+            )
+        else:
+            progress.clients = training.store(progress).filled(stored["ids"], stored["states"])
+    except GlocalError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise GlocalError(
+            f"checkpoint {kept.number} does not fit the run's model and method ({error}): they "
+            "have changed since; train it again."
+        ) from error
+    return progress

@@ -1,0 +1,202 @@
+"""Trees of tensors in numbered files that cannot be half-written or changed without notice.
+
+A file is in the safetensors format, so that nothing in it is ever executed and anybody can read it;
+its metadata says how the tensors make up trees. Its name is its number and the sha256 of what is in
+it (as ``sha256sum`` prints it). It is written beside, flushed to disk and renamed; of a series the
+newest few are kept, and a damaged one is passed over for the one before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor
+
+from glocal.core.errors import NoRoomError
+from glocal.core.types import Tree
+
+_FILE = re.compile(r"(\d{8})-([0-9a-f]{64})\.safetensors")
+DTYPES = {
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.int32: "I32",
+    torch.int64: "I64",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float32: "F32",
+    torch.float64: "F64",
+}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a file of a series holds."""
+
+    number: int
+    facts: dict[str, Any]
+    trees: Tree
+
+
+@dataclass(frozen=True)
+class Series:
+    """The numbered files in a folder."""
+
+    folder: Path
+    keep: int = 2
+    note: Callable[[str], None] = lambda text: None
+    """Told in a sentence what is found damaged."""
+
+    def write(self, number: int, facts: Mapping[str, Any], trees: Tree) -> None:
+        """Add a file, then remove all but the newest few."""
+        beside = self.folder / ".part"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with beside.open("wb") as file:
+                checksum = _write(file, facts, trees)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self.folder / f"{number:08d}-{checksum}.safetensors")
+            flush_folder(self.folder)
+            for old in self._files()[self.keep :]:
+                old.unlink(missing_ok=True)
+        except OSError as error:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+            raise NoRoomError(
+                f"a checkpoint cannot be written to {self.folder} ({error.strerror}): make room; "
+                "what was written before is still good."
+            ) from error
+
+    def newest(self) -> Kept | None:
+        """The newest file that is as it was written."""
+        files = self._files()
+        for path, before in zip_longest(files, files[1:]):
+            try:
+                return _read(path)
+            except _DamagedError as error:
+                instead = f"{before.name[:8]} is used" if before else "it begins anew"
+                self.note(f"checkpoint {path} is damaged ({error}): {instead} instead.")
+                with suppress(OSError):  # set aside, so that it does not count as one of the newest
+                    path.replace(path.with_suffix(".damaged"))
+        return None
+
+    def oldest(self) -> int | None:
+        """The number of the oldest file, if there is one."""
+        files = self._files()
+        return int(files[-1].name[:8]) if files else None
+
+    def _files(self) -> list[Path]:
+        """The newest first."""
+        if not self.folder.is_dir():
+            return []
+        return sorted((p for p in self.folder.iterdir() if _FILE.fullmatch(p.name)), reverse=True)
+
+
+class _DamagedError(Exception):
+    """Not what was written."""
+
+
+def flush_folder(folder: Path) -> None:
+    """A renamed file survives a power failure only once its folder is on disk too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:  # pragma: no cover - some file systems cannot, and need not
+        pass
+    finally:
+        os.close(handle)
+
+
+def _write(file: BinaryIO, facts: Mapping[str, Any], trees: Tree) -> str:
+    """The safetensors format, tensor by tensor, so that nothing large is copied; the checksum."""
+    named: dict[str, Tensor] = {}
+    shape = _named(trees, "", named)
+    header: dict[str, Any] = {
+        "__metadata__": {"facts": json.dumps(facts), "trees": json.dumps(shape)}
+    }
+    end = 0
+    for name, leaf in named.items():
+        start, end = end, end + leaf.numel() * leaf.element_size()
+        header[name] = {
+            "dtype": DTYPES[leaf.dtype],
+            "shape": list(leaf.shape),
+            "data_offsets": [start, end],
+        }
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)
+    digest = hashlib.sha256()
+    for part in _parts(head, named):
+        digest.update(part)
+        file.write(part)
+    return digest.hexdigest()
+
+
+def _parts(head: bytes, named: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
+    yield struct.pack("<Q", len(head))
+    yield head
+    for leaf in named.values():
+        flat = leaf.detach().cpu().contiguous().reshape(-1)
+        if len(flat):
+            yield flat.view(torch.uint8).numpy().data
+
+
+def _named(tree: Tree, prefix: str, named: dict[str, Tensor]) -> Any:
+    """The tree with names for its leaves: keeps empty branches and the order, which sums follow."""
+    shape: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            shape[key] = _named(value, f"{prefix}{key}/", named)
+            continue
+        name = prefix + key
+        while name in named or name == "__metadata__":  # a key may have a slash in it
+            name += "~"
+        named[name], shape[key] = value, name
+    return shape
+
+
+def _read(path: Path) -> Kept:
+    found = _FILE.fullmatch(path.name)
+    assert found is not None
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while part := file.read(1 << 22):
+                digest.update(part)
+    except OSError as error:
+        raise _DamagedError(error.strerror) from error
+    if digest.hexdigest() != found[2]:
+        raise _DamagedError("its checksum is wrong")
+    from safetensors import safe_open
+
+    try:
+        with safe_open(path, framework="pt") as content:
+            about = content.metadata() or {}
+            facts, shape = json.loads(about["facts"]), json.loads(about["trees"])
+            # Cloned: what is read may be a view of the file, which may soon be gone.
+            names = list(content.keys())
+            tensors = {name: content.get_tensor(name).clone() for name in names}
+        if not isinstance(facts, dict):
+            raise TypeError("facts")
+        return Kept(int(found[1]), facts, _grown(shape, tensors))
+    except Exception as error:  # a foreign file, whatever it holds; safetensors has its own kinds
+        raise _DamagedError(f"it is no checkpoint: {type(error).__name__}") from error
+
+
+def _grown(shape: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tree:
+    return {
+        key: _grown(value, tensors) if isinstance(value, dict) else tensors[value]
+        for key, value in shape.items()
+    }

@@ -1,0 +1,111 @@
+"""Every client's own state, in one place: stacked tensors, one row for each client.
+
+Rows are made lazily, at a client's first round. A simulation keeps all of them here; the server's
+half of a method is never handed any. Here they are on the device that trains; where they do not fit
+there, :class:`glocal.training.client_state.offload.FarStore` keeps them elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from glocal.core import tree
+from glocal.core.types import ClientState, Tree
+from glocal.training.client_state.init import Making, stacked
+
+if TYPE_CHECKING:
+    from glocal.training.client_state.disk import SlotFile
+
+Make = Callable[[int], ClientState]
+"""A client's first state. A :class:`~glocal.training.client_state.init.Making` makes many at
+once."""
+
+
+class ClientStore:
+    """``gather`` rows for a cohort, ``scatter`` them back after its round."""
+
+    place = "device"
+    """Where the rows are: device, host or disk."""
+
+    def __init__(self, clients: int, device: torch.device | str = "cpu") -> None:
+        self.device = torch.device(device)
+        self.seen = torch.zeros(clients, dtype=torch.bool)
+        self.rows: Tree | None = None
+
+    def gather(self, ids: Tensor, make: Make) -> Tree:
+        """The states of ``ids``, stacked; ``make(client)`` for those not there yet."""
+        host = ids.cpu()
+        new = ~self.seen[host]
+        if not bool(new.any()):
+            return tree.row(self.rows or {}, ids)
+        fresh = self._fresh(host[new], make)
+        if bool(new.all()):
+            return fresh
+        here = new.to(ids.device)
+
+        def both(made: Tensor, kept: Tensor) -> Tensor:
+            out = torch.empty((len(ids), *made.shape[1:]), dtype=made.dtype, device=self.device)
+            out[here], out[~here] = made, kept[ids[~here]]
+            return out
+
+        return tree.map(both, fresh, self.rows or {})
+
+    def scatter(self, ids: Tensor, states: Tree) -> None:
+        """Keep the new states of ``ids``."""
+        self.seen[ids.cpu()] = True
+        if self.rows is None:
+            # torch.empty is not touched until written, so clients never sampled cost no memory.
+            self.rows = tree.map(
+                lambda x: torch.empty(
+                    (len(self.seen), *x.shape[1:]), dtype=x.dtype, device=self.device
+                ),
+                states,
+            )
+
+        def put(kept: Tensor, new: Tensor) -> None:
+            kept[ids] = new
+
+        tree.map(put, self.rows, states)  # by name: files do not keep the order of leaves
+
+    def expect(self, ids: Tensor, busy: Tensor) -> None:
+        """Told who takes part next, while ``busy`` train: what is far away can be fetched."""
+
+    def settled_file(self) -> SlotFile | None:
+        """The file that the rows are in, all of them, where they are on disk."""
+        return None
+
+    def rows_of(self, ids: Tensor) -> Tree:
+        """The states of clients who have one."""
+        return self.gather(ids, _nobody)
+
+    def saved(self) -> tuple[Tensor, Tree]:
+        """Which clients have a state, and those states, stacked."""
+        ids = self.seen.nonzero().flatten()
+        return ids, tree.row(self.rows, ids.to(self.device)) if self.rows else {}
+
+    @classmethod
+    def restored(
+        cls, clients: int, ids: Tensor, states: Tree, device: torch.device | str
+    ) -> ClientStore:
+        """The inverse of :meth:`saved`."""
+        return ClientStore(clients, device).filled(ids, states)
+
+    def filled(self, ids: Tensor, states: Tree) -> ClientStore:
+        """This one, with the states of ``ids`` in it."""
+        if len(ids):
+            self.scatter(ids.to(self.device), tree.to(states, self.device))
+        return self
+
+    def _fresh(self, host: Tensor, make: Make) -> Tree:
+        """First states, stacked, on the device, each row its own memory."""
+        clients = host.tolist()
+        made = make.many(clients) if isinstance(make, Making) else stacked(make, clients)
+        return tree.map(lambda x: x.to(self.device).contiguous(), made)
+
+
+def _nobody(client: int) -> ClientState:
+    raise AssertionError(f"client {client} has no state")

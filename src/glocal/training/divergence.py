@@ -1,0 +1,147 @@
+"""The gate: what a cohort sends and keeps is checked before it changes anything.
+
+What is not finite (a client's training diverged, or it is hostile) is noticed in the round it comes
+in, with the client's name. What then happens is the run's choice:
+
+- *fatal* (the default): the run ends there;
+- *skip*: the client sits the round out: nothing it sent is used, and it keeps its state as it was;
+- *clip*: what is not finite in its update counts as 0 and the rest is shortened to the median
+  length of the others' updates; its state, if not finite, stays as it was.
+
+A robust combiner always goes on without an update that is not finite, so that nobody can stop a
+federation that way. If nothing finite is left of a whole cohort the run ends, whatever was chosen
+(unless every client of it is known to be hostile).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal.core import tree
+from glocal.core.errors import ClientError, GlocalError
+from glocal.core.types import Params, Tree, Uplink
+
+POLICIES = ("fatal", "skip", "clip")
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What goes on after the gate."""
+
+    uplink: Uplink
+    keeps: Tensor
+    """[cohort] whose new state is kept."""
+    left_out: Tensor
+    """Ids of whose update is not used."""
+    clipped: Tensor
+    """Ids of whose update was cleaned and shortened."""
+
+
+def check_policy(diverged: str) -> None:
+    """Refuse a policy that there is not."""
+    if diverged not in POLICIES:
+        raise GlocalError(
+            f"diverged must be one of {', '.join(POLICIES)}, not {diverged!r}: it says what "
+            "becomes of a client whose training is not finite."
+        )
+
+
+def passed(
+    uplink: Uplink,
+    states: Tree,
+    policy: str,
+    robust: bool,
+    hostile: Tensor,
+    names: tuple[str, ...] | list[str],
+    round: int,
+    norm: Tensor,
+) -> Passed:
+    """What of a cohort's messages and states goes on; ``names`` are all clients', by id.
+
+    ``norm`` is that of all updates together: if it is finite, they are.
+    """
+    sent: Tree = {"sent": uplink.update, "extra": uplink.extra}
+    if uplink.loss is not None:
+        sent["loss"] = {"loss": uplink.loss}
+    nobody = uplink.ids[:0]
+    beside = [*tree.leaves({**sent, "sent": {}}), *tree.leaves(states)]
+    if _all_finite([norm, *beside] if uplink.update else beside):
+        return Passed(uplink, torch.ones_like(uplink.ids, dtype=torch.bool), nobody, nobody)
+    good, kept = finite(sent, uplink.ids), finite(states, uplink.ids)
+    fine = good & kept
+    if bool(fine.all()):
+        return Passed(uplink, fine, nobody, nobody)
+    going_on = robust and (bool(good.any()) or bool(hostile.all()))
+    if policy == "fatal" or not bool(fine.any()):
+        fatal = ~kept if going_on else ~fine
+        if bool(fatal.any()):
+            who = names[int(uplink.ids[fatal][0])]
+            skip = "; go on without it by diverged='skip' (--diverged skip)"
+            raise ClientError(
+                f"client {who}'s training in round {round + 1} is not finite: it diverged; "
+                "lower the learning rate, as in fedavg(lr=0.01), or look at its data"
+                f"{skip if policy == 'fatal' else ''}; if it may be hostile, use a robust "
+                "combiner, as in fedavg+median."
+            )
+    if policy == "clip" and not robust:
+        return Passed(_cleaned(uplink, fine), kept, nobody, uplink.ids[~fine])
+    used = good if policy == "fatal" else fine
+    keeps = kept if policy == "fatal" else fine
+    return Passed(_chosen(uplink, used), keeps, uplink.ids[~used], nobody)
+
+
+def finite(stacked: Tree, ids: Tensor) -> Tensor:
+    """Of whom every number is finite."""
+    everything = torch.ones(len(ids), dtype=torch.bool, device=ids.device)
+    for leaf in tree.leaves(stacked):
+        if leaf.numel():
+            everything &= leaf.isfinite().reshape(len(leaf), -1).all(1)
+    return everything
+
+
+def _all_finite(leaves: list[Tensor]) -> bool:
+    """Whether all sums are finite: what is not makes its sum so too, which is seen at once.
+
+    A sum of finite numbers may be too large: then one has to look again.
+    """
+    sums = [leaf.sum(dtype=torch.float32) for leaf in leaves if leaf.numel()]
+    return not sums or bool(torch.stack(sums).sum().isfinite())
+
+
+def _cleaned(uplink: Uplink, fine: Tensor) -> Uplink:
+    """What is not finite as 0, and no such update longer than the median of the fine ones."""
+
+    def clean(x: Tensor) -> Tensor:
+        return x.nan_to_num(0.0, 0.0, 0.0) if x.is_floating_point() else x
+
+    update: Params = tree.map(clean, uplink.update)
+    length = _lengths(update, uplink.ids)
+    limit = length[fine].median()
+    scale = torch.where(fine, 1.0, (limit / length.clamp(min=1e-30)).clamp(max=1.0))
+    update = tree.map(lambda x: x * scale.view(-1, *(1,) * (x.dim() - 1)).to(x.dtype), update)
+    loss = uplink.loss
+    if loss is not None:  # as bad as the worst known: it is no better
+        loss = torch.where(loss.isfinite(), loss, loss[fine].max())
+    return Uplink(uplink.ids, uplink.n, update, loss, tree.map(clean, uplink.extra))
+
+
+def _lengths(update: Params, ids: Tensor) -> Tensor:
+    """Each client's ‖Δ‖."""
+    squared = torch.zeros(len(ids), dtype=torch.float64, device=ids.device)
+    for _, leaf in sorted(tree.flatten(update)):
+        squared += leaf.double().square().reshape(len(leaf), -1).sum(1)
+    return squared.sqrt()
+
+
+def _chosen(uplink: Uplink, who: Tensor) -> Uplink:
+    """The uplink of some of the cohort."""
+    return Uplink(
+        ids=uplink.ids[who],
+        n=uplink.n[who],
+        update=tree.row(uplink.update, who),
+        loss=None if uplink.loss is None else uplink.loss[who],
+        extra=tree.row(uplink.extra, who),
+    )

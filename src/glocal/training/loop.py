@@ -1,0 +1,373 @@
+"""The rounds: broadcast, train the cohort, reduce.
+
+Everything that a run is made of between two rounds is in :class:`Progress`, so that a run can be
+put down and taken up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal.core import rng, tree
+from glocal.core.errors import GlocalError
+from glocal.core.types import Params, Tree, Uplink
+from glocal.data.federation import Federation
+from glocal.data.schema import Inputs
+from glocal.engines.base import Ahead, Engine, Work
+from glocal.engines.batching import Room
+from glocal.evaluation.communication import Ledger
+from glocal.evaluation.evaluate import Models, federated, validation
+from glocal.nn.task import Task
+from glocal.slots.client import Local
+from glocal.slots.method import Method, Plan
+from glocal.slots.sharing import size_by_part
+from glocal.slots.weighting import Setting
+from glocal.training import server
+from glocal.training.attacks import Adversary
+from glocal.training.client_state.init import Making
+from glocal.training.client_state.placement import Storage
+from glocal.training.client_state.store import ClientStore
+from glocal.training.divergence import Passed, check_policy
+from glocal.training.divergence import passed as gate
+from glocal.training.sampling import Sampler
+
+COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN = range(6)
+"""Children of the seed's key: one for each thing a round draws."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a round's clients were weighed."""
+
+    ids: Tensor
+    weights: Tensor
+    """What each counted for in the aggregation."""
+    loss: Tensor | None
+    """The received model's loss at each, where the weighting asked for it."""
+    standing: Tensor | None
+    """What each would have counted for before its loss was seen, where the weighting says so."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands after ``round`` rounds."""
+
+    server: Tree
+    clients: ClientStore
+    ledger: Ledger
+    stage: int = 0
+    stage_began: int = 0
+    round: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    decision: Decision | None = None
+    """Of the last round, for whoever looks on; nothing depends on it."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What does not change from round to round."""
+
+    plan: Plan
+    task: Task
+    fed: Federation
+    engine: Engine
+    sampler: Sampler
+    rounds: int
+    seed: int
+    validate_every: int = 0
+    """Validation accuracy is recorded each so many rounds and after the last; 0: after the last."""
+    adversary: Adversary | None = None
+    """Clients who send something else than what they trained."""
+    diverged: str = "fatal"
+    """What becomes of a client whose training is not finite (:mod:`glocal.training.divergence`)."""
+    storage: Storage = field(default_factory=Storage)
+    """Where clients' states are kept; changes nothing that comes out."""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise GlocalError(f"rounds must be 1 or more, not {self.rounds}.")
+        check_policy(self.diverged)
+        if self.diverged == "clip" and any(s.method.privacy for s in self.plan.stages):
+            raise GlocalError(
+                "clipping by the others' lengths would let one client's data show in another's "
+                "update, which dp does not count: use diverged='skip'."
+            )
+
+    @cached_property
+    def setting(self) -> Setting:
+        """What the server knows beforehand."""
+        clients = len(self.fed)
+        scheme = getattr(self.sampler, "scheme", "of another kind")
+        share = self.sampler.share(clients)
+        return Setting(clients, share, self.rounds, scheme, Inputs.of(self.fed))
+
+    @cached_property
+    def last(self) -> int:
+        """The last round: an earlier one than asked for, if by then a privacy budget is spent."""
+        privacy = self.plan.stages[0].method.privacy
+        return self.rounds if privacy is None else privacy.allowed(self.setting)
+
+    @cached_property
+    def _roots(self) -> dict[int, Tensor]:
+        """The key of each purpose that was asked for: the same in all rounds."""
+        return {}
+
+    def key(self, purpose: int, *path: int) -> Tensor:
+        """The key for a purpose, and a round or what else it depends on."""
+        if purpose not in self._roots:
+            self._roots[purpose] = rng.fold(rng.key(self.seed, self.fed.x.device), purpose)
+        key = self._roots[purpose]
+        for part in path:
+            key = rng.fold(key, part)
+        return key
+
+    @cached_property
+    def halves(self) -> tuple[Local, ...]:
+        """What clients do in each stage: the same objects in all rounds, as engines know them."""
+        return tuple(stage.method.client_half(self.task) for stage in self.plan.stages)
+
+    @cached_property
+    def sizes(self) -> list[tuple[int, int]]:
+        """How many parameters are shared in each stage, and how many private."""
+        params, stages = self.task.params, self.plan.stages
+        return [size_by_part(params, stage.method.shared_names(self.task)) for stage in stages]
+
+    @cached_property
+    def ahead(self) -> Ahead:
+        """What an engine may prepare for."""
+        steps = [
+            sum(Room.of(self.fed.train, phase, half.batch_size).steps for phase in half.phases)
+            for half in self.halves
+        ]
+        share, scheme = self.setting.fraction, self.setting.sampling
+        cohort = max(1, round(share * len(self.fed)))
+        return Ahead(self.last * max(steps), cohort, varies=scheme != "fixed")
+
+    def method(self, progress: Progress) -> Method:
+        """The method of the stage the run is in."""
+        return self.plan.stages[progress.stage].method
+
+    def begin(self, params: Params) -> Progress:
+        """Before the first round."""
+        method, key = self.plan.stages[0].method, self.key(BEGIN, 0)
+        state = server.begin(method, self.task, params, self.setting, key)
+        progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Ledger())
+        progress.clients = self.store(progress)
+        return progress
+
+    def store(self, progress: Progress) -> ClientStore:
+        """An empty store for the clients of a stage, in the place that fits their states."""
+        one = self.make(progress, self.halves[progress.stage])(0)
+        size = sum(leaf.nbytes for leaf in tree.leaves(one))
+        clients, device = len(self.fed), self.fed.x.device
+        absent = (1 - self.sampler.share(clients)) ** self.last
+        rows = round(clients * (1 - absent))
+        return self.storage.store(clients, size, device, progress.stage, rows)
+
+    def run(
+        self, progress: Progress, on_round: Callable[[Progress], None] = lambda progress: None
+    ) -> Progress:
+        """All rounds that are left."""
+        while progress.round < self.last:
+            self.one_round(progress)
+            on_round(progress)
+        return progress
+
+    def one_round(self, progress: Progress) -> None:
+        """Broadcast, train the cohort, reduce; then the next stage if this one is over."""
+        method, local = self.method(progress), self.halves[progress.stage]
+        down = server.broadcast(method, progress.server, progress.round, self.setting)
+        ids = self.sampler.cohort(len(self.fed), self.key(COHORT, progress.round))
+        line: dict[str, Any] = {"round": progress.round + 1, "cohort": len(ids)}
+        if len(ids):
+            joined = int((~progress.clients.seen[ids.cpu()]).sum())
+            states = progress.clients.gather(ids, self.make(progress, local))
+            self._expect(progress, ids)
+            work = Work(
+                task=self.task,
+                local=local,
+                fed=self.fed,
+                down=down,
+                ids=ids,
+                states=states,
+                key=self.key(WORK, progress.round),
+                needs_loss=method.weights.needs_loss,
+                ahead=self.ahead,
+            )
+            uplink, states = self.engine.round(work)
+            if self.adversary is not None:
+                uplink = self._attacked(self.adversary, method, uplink, down, progress.round)
+            norm = tree.norm(uplink.update)
+            passed = self._gate(method, uplink, states, progress.round, norm)
+            if bool(passed.keeps.all()):
+                progress.clients.scatter(ids, states)
+            else:
+                progress.clients.scatter(ids[passed.keeps], tree.row(states, passed.keeps))
+            traffic = self._traffic(progress.stage, down, uplink, joined)
+            for what in ("left_out", "clipped"):
+                if len(who := getattr(passed, what)):
+                    line[what] = [self.fed.names[i] for i in who.tolist()]
+            if passed.uplink is not uplink:
+                uplink, norm = passed.uplink, tree.norm(passed.uplink.update)
+            standing = method.weights.standing
+            before = standing(progress.server["weighting"], uplink.ids) if standing else None
+            progress.server, weights = server.reduce(
+                method, progress.server, uplink, self.setting, self.key(REDUCE, progress.round)
+            )
+            progress.decision = Decision(uplink.ids, weights, uplink.loss, before)
+            progress.ledger = progress.ledger.record(*traffic)
+            if not method.memory.alone:  # then nobody sends an update
+                line["update_norm"] = float(norm) / max(1, len(uplink.ids)) ** 0.5
+        else:
+            nothing = server.nobody(method, progress.server, ids)
+            progress.server, _ = server.reduce(
+                method, progress.server, nothing, self.setting, self.key(REDUCE, progress.round)
+            )
+            progress.decision = None
+            progress.ledger = progress.ledger.record({}, {})
+        progress.round += 1
+        progress.history.append(line)
+        self._after(progress, line)
+
+    def _expect(self, progress: Progress, busy: Tensor) -> None:
+        """Who takes part next is known: states that are far away can come while others train."""
+        if progress.clients.place != "device" and progress.round + 1 < self.last:
+            key = self.key(COHORT, progress.round + 1)
+            progress.clients.expect(self.sampler.cohort(len(self.fed), key), busy)
+
+    def _after(self, progress: Progress, line: dict[str, Any]) -> None:
+        """Validation where it is due, and the change of stage."""
+        stage = self.plan.stages[progress.stage]
+        last = progress.round == self.last
+        if last and self.last < self.rounds:
+            line["stopped"] = "the privacy budget is spent"
+        every = self.validate_every
+        due = last or stage.goal is not None or (every and progress.round % every == 0)
+        reached = False
+        if due:
+            accuracy, loss = validation(
+                self.task,
+                self.fed,
+                self.engine,
+                self.models(progress),
+                one_for_all=self.one_for_all(progress),
+            )
+            line["val_accuracy"] = float(accuracy.mean())
+            line["val_loss"] = float(loss.mean())
+            reached = stage.goal is not None and line["val_accuracy"] >= stage.goal
+        if len(self.plan.stages) > 1:
+            line["stage"] = stage.name
+        length = stage.length(self.rounds)
+        over = reached or (length is not None and progress.round - progress.stage_began >= length)
+        if over and progress.stage + 1 < len(self.plan.stages) and not last:
+            self._next_stage(progress)
+
+    def _next_stage(self, progress: Progress) -> None:
+        """The next stage starts from what this one ended with; clients start it lazily."""
+        params = server.first_parameters(self.task, progress.server)
+        progress.stage += 1
+        progress.stage_began = progress.round
+        key = self.key(BEGIN, progress.stage)
+        begun = server.begin(self.method(progress), self.task, params, self.setting, key)
+        progress.server = {**begun, "privacy": progress.server["privacy"]}  # spent is spent
+        progress.clients = self.store(progress)
+
+    def make(self, progress: Progress, local: Local) -> Making:
+        """How a client makes its state when it first takes part in this stage."""
+        params = server.first_parameters(self.task, progress.server)
+        return Making(
+            init=lambda key: local.init(self.task, params, key),
+            key=partial(self.key, INIT, progress.stage),
+        )
+
+    def models(self, progress: Progress) -> Models:
+        """Every client's candidates, as the run stands."""
+        method, local = self.method(progress), self.halves[progress.stage]
+        down = server.broadcast(method, progress.server, progress.round, self.setting)
+        states = partial(progress.clients.gather, make=self.make(progress, local))
+        if getattr(method.local, "solves_when_judged", False):
+            states = partial(self._solved, progress, local, down, states)
+        return federated(self.task, local, self.engine, down, states)
+
+    def _solved(
+        self,
+        progress: Progress,
+        local: Local,
+        down: Tree,
+        states: Callable[[Tensor], Tree],
+        ids: Tensor,
+    ) -> Tree:
+        """Clients' states; who never took part runs a round of which nothing is sent."""
+        found = states(ids)
+        absent = (~progress.clients.seen[ids.cpu()]).to(ids.device)
+        if not bool(absent.any()):
+            return found
+        work = Work(
+            self.task,
+            local,
+            self.fed,
+            down,
+            ids[absent],
+            tree.row(found, absent),
+            self.key(WORK, progress.round),
+        )
+        solved = self.engine.round(work)[1]
+        if bool(absent.all()):
+            return solved
+
+        def put(mine: Tensor, new: Tensor) -> Tensor:
+            mine[absent] = new  # what was gathered is nobody else's
+            return mine
+
+        return tree.map(put, found, solved)
+
+    def one_for_all(self, progress: Progress) -> bool:
+        """Whether clients keep nothing, so that they all predict with the same model."""
+        local = self.halves[progress.stage]
+        return not tree.leaves(self.make(progress, local)(0))
+
+    def _traffic(
+        self, stage: int, down: Tree, uplink: Uplink, joined: int
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Numbers that crossed the network in a round, by direction and layer set."""
+        method, (shared, private) = self.plan.stages[stage].method, self.sizes[stage]
+        cohort = len(uplink.ids)
+        control = {"params", "round", "rounds", "lr"}
+        memory = tree.count({k: v for k, v in down.items() if k not in control})
+        extra = tree.count(uplink.extra) + (cohort if uplink.loss is not None else 0)
+        keeps_own = getattr(method.local, "whole_model_in_state", False)
+        first = 0 if keeps_own else private * joined
+        return (
+            _present(shared=shared * cohort, private_start=first, extra=memory * cohort),
+            _present(shared=tree.count(uplink.update), extra=extra),
+        )
+
+    def _attacked(
+        self, adversary: Adversary, method: Method, uplink: Uplink, down: Tree, round: int
+    ) -> Uplink:
+        """What arrives if some of the cohort are malicious."""
+        received = down["params"]
+        start = {k: self.task.params[k] for k in received}
+        key = self.key(ATTACK, round)
+        return adversary.sent(uplink, received, start, method.server_opt.lr, key)
+
+    def _gate(
+        self, method: Method, uplink: Uplink, states: Tree, round: int, norm: Tensor
+    ) -> Passed:
+        """What of a cohort's messages goes on."""
+        if self.adversary is not None:
+            hostile = self.adversary.among(uplink.ids)
+        else:
+            hostile = torch.zeros(len(uplink.ids), dtype=torch.bool, device=uplink.ids.device)
+        robust = method.combine.robust
+        return gate(uplink, states, self.diverged, robust, hostile, self.fed.names, round, norm)
+
+
+def _present(**counts: int) -> dict[str, int]:
+    return {k: v for k, v in counts.items() if v}

@@ -1,0 +1,50 @@
+"""Long runs: nothing is held on to from round to round but a line of history and of traffic."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from glocal.experiment.config import Order
+from glocal.methods import resolve
+from glocal.slots.method import as_plan
+from glocal.training.checkpoint import Keeping
+from glocal.training.loop import Progress
+from toys import images, seeded
+
+
+def living() -> tuple[int, int]:
+    """Tensors that something still refers to, and the bytes in them."""
+    gc.collect()
+    # `type`, since isinstance asks objects that do not like to be asked.
+    found = [x for x in gc.get_objects() if type(x) in (torch.Tensor, nn.Parameter)]
+    return len(found), sum(x.nbytes for x in found)
+
+
+@pytest.mark.parametrize(
+    ("spec", "engine"),
+    [
+        ("ditto(batch_size=0)+aaggff-d+adam", "vectorised"),
+        ("scaffold(batch_size=0)", "sequential"),
+    ],
+)
+def test_no_tensor_stays_behind(tmp_path: Path, spec: str, engine: str) -> None:
+    seen: dict[int, tuple[int, int]] = {}
+
+    def look(done: Progress, new: list[dict[str, object]]) -> None:
+        if done.round in (10, 40):
+            seen[done.round] = living()
+
+    order = Order(
+        model=seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 3))),
+        rounds=41,
+        engine=engine,
+        validate_every=10,
+    )
+    keeping = Keeping(tmp_path, every=10, stop=lambda: False)
+    order.federated(as_plan(resolve(spec)), order.place(images(), 0), look, keeping=keeping)
+    assert seen[40] == seen[10]

@@ -1,0 +1,521 @@
+"""``glocal adapt``: a folder gives back its run exactly; what is averaged, and who is left out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from glocal.cli import app as cli
+from glocal.cli.commands.adapt import adapted, recorded
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.progress import silent
+from glocal.evaluation.evaluate import Outcome
+from glocal.experiment.adaptation import adapt, techniques
+from glocal.experiment.adaptation_report import after, complexity
+from glocal.experiment.fit import Run, fit
+from glocal.experiment.repeat import judge
+from glocal.methods import resolve
+from glocal.report import figures as plot
+from glocal.runs import folder as runs
+from glocal.runs.restore import Restored, restore
+from glocal.slots.method import as_plan
+from glocal.studies import retraining as further
+from glocal.testing import ragged
+from glocal.training.sampling import Fixed, Fraction
+
+ONE = "fine-tune(lr=0.1, max_epochs=2)"
+TWO = f"{ONE}+freeze-base(lr=0.1, max_epochs=2)"
+QUICK = ["--rounds", "3", "--sampled", "3", "--clients", "5", "--model", "mlp(8)"]
+QUICK += ["--yardstick", "local(lr=0.1, max_epochs=2)"]
+
+Command = Callable[..., tuple[object, str, str]]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 digits in a file."""
+    path = tmp_path_factory.mktemp("data") / "small.npz"
+    x, y = load_digits(return_X_y=True)
+    np.savez(path, x=(x[:300] / 16).astype("float32").reshape(-1, 1, 8, 8), y=y[:300])
+    return path
+
+
+@pytest.fixture
+def glocal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Command:
+    """Run a command in a folder of its own: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["glocal", *words])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        said = capsys.readouterr()
+        return stop.value.code, said.out, said.err
+
+    return run
+
+
+def _command(words: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["glocal", *words])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        assert stop.value.code == 0
+
+
+@pytest.fixture(scope="module")
+def compared(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A comparison of local, ditto and fedavg; the two adapted in training already."""
+    folder = tmp_path_factory.mktemp("runs") / "compared"
+    methods = ["local(lr=0.1, max_epochs=2)", "fedavg", "ditto"]
+    words = ["compare", *methods, "--data", str(data), *QUICK, "--adapt", TWO]
+    _command([*words, "--out", str(folder)])
+    return folder
+
+
+@pytest.fixture
+def folder(compared: Path, tmp_path: Path) -> Path:
+    """A copy of the run of fedavg, to be spoilt."""
+    return Path(shutil.copytree(compared / "fedavg", tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "scaffold",
+        "fedavg(shared=last(1))",
+        "lg-fedavg(warmup=1, shared=last(1))",
+        "lg-fedavg(warmup=0, goal=0.999, shared=last(1))",  # never reached: it ends in the warm-up
+        "fedrep",
+        "apfl",
+        "pfedme",
+        "mtl",
+        "superfed-mm",
+        "superfed-lm",
+        "fedadam+aaggff-d",
+        "fedavg+dp(noise=0.1)",
+        "fedavg+median",
+    ],
+)
+def test_a_folder_gives_what_the_run_ended_with(method: str, data: Path, tmp_path: Path) -> None:
+    """All metrics of all clients, two of whom may never have been in a round, to the last bit."""
+    _command(["run", method, "--data", str(data), *QUICK, "--out", str(tmp_path / "run")])
+    (one,) = restore(tmp_path / "run")
+    assert one.trained.progress.round == 3
+    now = runs.plain(list(adapted(one, ONE, silent).clients))
+    for then, row in zip(one.files.clients, now, strict=True):
+        assert {k: row[k] for k in then} == then
+
+
+@pytest.mark.parametrize("method", ["fedavg", "ditto"])
+def test_adapting_later_is_adapting_at_once(method: str, compared: Path) -> None:
+    (one,) = restore(compared / method)
+    run = adapted(one, TWO, silent)
+    assert runs.plain(run.summary) == one.files.summary
+    assert runs.plain(list(run.clients)) == one.files.clients
+    assert recorded(one, run) == {"repeats": 1, "largest_difference": 0.0}
+
+
+def test_a_run_under_attack(data: Path, tmp_path: Path) -> None:
+    """Who was malicious, and what the honest clients have, as the run said it."""
+    asked = {"method": "fedavg", "data": str(data), "clients": 5, "model": "mlp(8)", "rounds": 2}
+    asked |= {"yardstick": "local(lr=0.1, max_epochs=2)", "adapt": ONE}
+    (tmp_path / "a.toml").write_text(runs.toml({**asked, "attack": "backdoor(share=0.4)"}))
+    _command(["run", str(tmp_path / "a.toml"), "--out", str(tmp_path / "run")])
+    (one,) = restore(tmp_path / "run")
+    run = adapted(one, ONE, silent)
+    assert len(run.summary["attack"]["malicious"]) == 2
+    assert runs.plain(run.summary) == one.files.summary
+    assert runs.plain(list(run.clients)) == one.files.clients
+
+
+def test_the_first_of_several_repeats(glocal: Command, data: Path) -> None:
+    glocal("run", "fedavg", "--data", str(data), *QUICK, "--repeats", "2", "--out", "run")
+    (one,) = restore(Path("run"))
+    run = adapted(one, ONE, silent)
+    assert run.summary["accuracies"] == one.files.summary["accuracies"][:1]
+    code, out, err = glocal("adapt", "run", "--by", ONE)
+    assert (code, err) == (0, "")
+    assert "There were 2 repeats, and a folder has the models of the first" in _text(out)
+    assert "differ from those in its folder" not in out
+
+
+def _text(out: str) -> str:
+    return " ".join(out.split())
+
+
+def test_another_machine_is_told_apart(glocal: Command, folder: Path) -> None:
+    result = json.loads((folder / "result.json").read_text())
+    result["methods"]["fedavg"]["summary"]["accuracies"][0][2] += 0.25
+    (folder / "result.json").write_text(json.dumps(result))
+    _, out, _ = glocal("adapt", str(folder), "--by", ONE)
+    assert "fedavg: accuracies differ from those in its folder by up to 25.0 points" in _text(out)
+
+
+def test_the_command_prints_writes_and_draws(glocal: Command, compared: Path) -> None:
+    words = ["adapt", str(compared), "--by", TWO, "--again", "--without"]
+    code, out, err = glocal(*words, "--json", "found.json", "--picture", "drawn.png")
+    assert (code, err) == (0, "")
+    found = json.loads(Path("found.json").read_text())
+    assert list(found["methods"]) == ["fedavg", "ditto", "choice"]  # in the order compared
+    text = _text(out)
+    for column in ("before %", "adapted %", "alone %", "by", "test range"):
+        assert column in out
+    row = found["methods"]["ditto"]["clients"][3]
+    shown = [f"{100 * row[k]:.1f}" for k in ("accuracy", "adapted_accuracy", "local_accuracy")]
+    assert f"{row['adapted_by']} {row['n_train']} {' '.join(shown)}" in text
+    choice = found["methods"]["choice"]["summary"]
+    assert f"It comes to {100 * choice['mean']:.1f} % on average" in text
+    assert sum(choice["choice"].values()) == 5
+    for name in ("fedavg", "ditto"):
+        more = found["more"][name]
+        assert f"{100 * more['again']['mean']:.1f}" in out
+        assert more["again"]["params_up"] == 5 * found["methods"][name]["summary"]["parameters"]
+        assert more["recorded"]["largest_difference"] == 0
+        assert set(more["without"]) == {"removed", "groups"}
+    assert "adapted, then averaged" in out
+    assert out.splitlines()[-1] == "Picture: drawn.png"
+    _is_a_picture(Path("drawn.png"))
+
+
+def _is_a_picture(path: Path) -> None:
+    from matplotlib.image import imread
+
+    pixels = imread(path)
+    assert min(pixels.shape[:2]) >= 600
+    colours = {tuple(c) for c in (pixels[::3, ::3, :3] * 255).astype(int).reshape(-1, 3).tolist()}
+    assert len(colours) > 20, "nothing was drawn"
+    assert path.stat().st_size < 200_000
+
+
+def test_json_to_stdout_is_nothing_but_json_and_repeats_itself(
+    glocal: Command, folder: Path
+) -> None:
+    words = ["adapt", str(folder), "--by", ONE, "--json", "-"]
+    (_, first, _), (_, second, _) = glocal(*words), glocal(*words, "--picture", "p.png")
+    assert first == second
+    assert set(json.loads(first)["methods"]) == {"fedavg", "choice"}
+    assert Path("p.png").exists()
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    alone = "local(lr=0.1, max_epochs=2)"
+    return fit("fedavg", ragged(), rounds=2, seed=1, yardstick=alone, progress=False)
+
+
+def test_the_models_that_are_kept_are_those_chosen(run: Run) -> None:
+    assert run.trained is not None
+    t, given = run.trained.training, run.trained.models()
+    wanted = techniques("freeze-base(lr=0.5)+distill(lr=1.0)+fine-tune(lr=0.5)")
+    where = (t.task, t.fed, t.engine)
+    found = after(*where, wanted, given, 0, keep=True)
+    assert "fine-tune" in found.by
+    assert found.models is not None
+    each = {w.name: adapt(*where, w, given, 0).models for w in wanted}
+    for k, name in enumerate(found.by):
+        chosen = given if name == "none" else each[name]
+        for leaf, want in zip(tree.leaves(found.models), tree.leaves(chosen), strict=True):
+            assert torch.equal(leaf[k], want[k])
+    assert after(*where, wanted[:1], given, 0).models is None
+
+
+def test_again_is_the_plain_average_by_examples(run: Run) -> None:
+    assert run.trained is not None
+    t = run.trained.training
+    torch.manual_seed(0)
+    models = tree.map(lambda x: x + torch.rand_like(x), run.trained.models())
+    n = [len(t.fed.train.of(k)) for k in range(len(t.fed))]
+    assert len(set(n)) > 1
+    mean = {
+        name: sum(n[k] * leaf[k] for k in range(len(n))) / sum(n) for name, leaf in models.items()
+    }
+    found = further.averaged(models, torch.tensor(n))
+    assert all(torch.allclose(found[name], mean[name], atol=1e-6) for name in mean)
+    judged = further.again(run.trained, models)
+    assert set(judged.chosen) == {"averaged"}
+    for k in range(len(n)):
+        x, y = t.fed[k].test
+        right = t.task.predict(mean, x).argmax(-1) == y
+        assert torch.equal(judged.own[k].bool(), right)
+
+
+def test_equal_models_are_their_average(run: Run) -> None:
+    assert run.trained is not None
+    judged = further.again(run.trained, run.trained.models())
+    assert [o.tolist() for o in judged.own] == [o.tolist() for o in run.repeats[0].outcome.own]
+
+
+def test_who_is_removed_never_trains(run: Run) -> None:
+    assert run.trained is not None
+    cohorts: list[int] = []
+
+    def watch(progress: Any) -> None:
+        cohorts.extend(progress.decision.ids.tolist())
+
+    new = further.without(run.trained, (1, 4), watch)
+    kept = set(range(len(ragged()))) - {1, 4}
+    assert set(cohorts) == kept
+    assert set(new.progress.clients.seen.nonzero().flatten().tolist()) == kept
+    assert new.progress.round == 2
+    outcome, val = judge(new, ragged())
+    assert len(outcome.own) == len(val) == len(ragged())  # the removed are judged all the same
+
+
+def test_without_nobody_it_is_the_same_training(run: Run) -> None:
+    assert run.trained is not None
+    same = further.without(run.trained, ()).progress.server["params"]
+    for name, leaf in run.trained.progress.server["params"].items():
+        assert torch.equal(same[name], leaf)
+
+
+def test_a_number_of_clients_is_at_most_those_who_are_left(run: Run) -> None:
+    assert run.trained is not None
+    t, clients = run.trained.training, len(ragged())
+    fewer = further.among(replace(t, sampler=Fixed(clients)), (0, 1))
+    assert len(fewer.sampler.cohort(clients, t.key(0))) == clients - 2
+    half = further.among(replace(t, sampler=Fraction(0.5)), (0, 1))
+    drawn = half.sampler.cohort(clients, t.key(0)).tolist()
+    assert len(drawn) == round((clients - 2) / 2)
+    assert not {0, 1} & set(drawn)
+
+
+@pytest.mark.parametrize(
+    ("method", "removed", "said"),
+    [
+        ("fedavg", range(len(ragged())), "nobody is left to train"),
+        ("fedavg+dp(noise=1)", (0,), "dp does not protect that"),
+        ("afl", (0,), "without some clients cannot be done: afl needs every client"),
+    ],
+)
+def test_trainings_that_need_everybody_are_refused(
+    run: Run, method: str, removed: Any, said: str
+) -> None:
+    assert run.trained is not None
+    training = replace(run.trained.training, plan=as_plan(resolve(method)))
+    with pytest.raises(GlocalError, match=said):
+        further.among(training, removed)
+
+
+def test_who_gains_nothing() -> None:
+    given, alone = torch.tensor([0.5, 0.7, 0.2]), torch.tensor([0.5, 0.8, 0.1])
+    assert further.gain_nothing(given, alone) == (1,)
+
+
+def test_the_change_of_a_group(run: Run) -> None:
+    old = run.repeats[0].outcome
+    fed = ragged()
+
+    def everybody(right: float) -> Outcome:
+        own = [torch.full((len(fed.test.of(k)),), right) for k in range(len(fed))]
+        return Outcome({"accuracy": [right] * len(fed)}, own, None, ["x"] * len(fed))
+
+    found = further.changed(fed, everybody(1.0), everybody(0.0), (2, 4))
+    assert (found["before"], found["after"], found["lower"]) == (1.0, 0.0, 2)
+    assert found["change"]["difference"] == -1
+    assert found["clients"] == [fed.names[2], fed.names[4]]
+    same = further.changed(fed, old, old, (0, 1, 2))
+    assert (same["worse"], same["better"], same["lower"]) == (0, 0, 0)
+
+
+def test_complexity_is_the_entropy_of_labels() -> None:
+    fed = ragged()
+    y = fed[3].train[1].numpy()
+    shares = np.bincount(y)[np.bincount(y) > 0] / len(y)
+    assert complexity(fed, 3) == pytest.approx(float(-(shares * np.log2(shares)).sum()))
+
+
+def spoil_result(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        file = folder / "result.json"
+        result = json.loads(file.read_text())
+        change(result)
+        file.write_text(json.dumps(result))
+
+    return spoil
+
+
+def cut(name: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: len(content) // 2])
+
+    return spoil
+
+
+def gone(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def other_text(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        text = (folder / name).read_text()
+        assert old in text
+        (folder / name).write_text(text.replace(old, new))
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (gone("settings.toml"), "there is no run in"),
+        (
+            gone("result.json"),
+            "did not finish, as it has no result.json: go on with 'glocal resume",
+        ),
+        (gone("final.safetensors"), "did not finish, as it has no final.safetensors"),
+        (gone("clients.safetensors"), "did not finish, as it has no clients.safetensors"),
+        (gone("metrics.jsonl"), "did not finish, as it has no metrics.jsonl"),
+        (cut("final.safetensors"), "final.safetensors is damaged"),
+        (cut("clients.safetensors"), "clients.safetensors is damaged"),
+        (cut("result.json"), "result.json is damaged"),
+        (cut("metrics.jsonl"), "do not fit together"),
+        (lambda folder: (folder / "metrics.jsonl").write_text(""), "has no rounds"),
+        (
+            spoil_result(lambda r: r["methods"]["fedavg"]["summary"].pop("accuracies")),
+            "do not fit together (KeyError",
+        ),
+        (spoil_result(lambda r: r.update(schema=2)), "written with schema 2, and this version"),
+        (spoil_result(lambda r: r["methods"].clear()), "do not fit together (KeyError"),
+        (other_text("settings.toml", "mlp(8)", "mlp(9)"), "does not fit the model and the method"),
+        (
+            other_text("settings.toml", "seed = 0", "seed = 1"),
+            "has changed since (its fingerprint was",
+        ),
+        (other_text("settings.toml", "[federation]", "[federated]"), "unknown setting 'federated'"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_a_spoilt_folder_is_one_clear_line(
+    glocal: Command, folder: Path, spoil: Callable[[Path], None], says: str
+) -> None:
+    spoil(folder)
+    code, out, err = glocal("adapt", str(folder), "--by", ONE)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nowhere"], "there is no folder nowhere"),
+        (["."], "there is no run in ."),
+        (["run", "--by", "finetune"], "did you mean 'fine-tune'"),
+        (["run", "--picture", "drawn.jpg"], ".png"),
+        (["run", "--json", "."], "is a folder"),
+        (["run", "--device", "tpu"], "device 'tpu'"),
+        (["run", "--by", "ewc(fisher=public)"], "needs public data"),
+    ],
+    ids=lambda v: " ".join(v[1:]) if isinstance(v, list) else "",
+)
+def test_bad_input_is_one_clear_line(
+    glocal: Command, tmp_path: Path, compared: Path, words: list[str], says: str
+) -> None:
+    if words[0] == "run":
+        shutil.copytree(compared / "fedavg", tmp_path / "run")
+    code, out, err = glocal("adapt", *words)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_comparisons_that_cannot_be_adapted(
+    glocal: Command, compared: Path, tmp_path: Path
+) -> None:
+    (alone,) = compared.glob("local*")
+    code, _, err = glocal("adapt", str(alone))
+    assert code == 2
+    assert "is of local" in err
+    copy = Path(shutil.copytree(compared, tmp_path / "copy"))
+    other_text("settings.toml", "jobs = 0", "jobs = 1")(copy / "ditto")
+    code, _, err = glocal("adapt", str(copy), "--by", ONE)
+    assert code == 2
+    assert "have different settings: give their folders one at a time" in err
+    (copy / "result.json").unlink()
+    code, _, err = glocal("adapt", str(copy), "--by", ONE)
+    assert code == 2
+    assert "is no finished comparison" in err
+    assert "give the folder of one of its runs, such as" in err
+
+
+def test_data_that_changed_is_noticed(glocal: Command, data: Path, tmp_path: Path) -> None:
+    shutil.copy(data, tmp_path / "own.npz")
+    glocal("run", "fedavg", "--data", "own.npz", *QUICK, "--out", "run")
+    with np.load("own.npz") as before:
+        x, y = before["x"].copy(), before["y"]
+    x[7] += 1
+    np.savez("own.npz", x=x, y=y)
+    code, out, err = glocal("adapt", "run")
+    assert (code, out) == (2, "")
+    assert "the data of run has changed since" in err
+
+
+def test_states_of_another_structure_are_refused(compared: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(compared / "ditto", tmp_path / "run"))
+    shutil.copy(compared / "fedavg" / "clients.safetensors", copy)
+    with pytest.raises(GlocalError, match=r"clients.safetensors does not fit the model"):
+        restore(copy)
+
+
+def test_nobody_or_everybody_may_gain_nothing(
+    monkeypatch: pytest.MonkeyPatch, glocal: Command, folder: Path
+) -> None:
+    for removed, says in (
+        ((), "fedavg: nobody does better alone on validation data"),
+        (range(5), "fedavg: everybody does better alone on validation data"),
+    ):
+        monkeypatch.setattr(further, "gain_nothing", lambda given, alone, r=removed: tuple(r))
+        code, out, _ = glocal("adapt", str(folder), "--by", ONE, "--without")
+        assert code == 0
+        assert says in _text(out)
+    monkeypatch.setattr(further, "gain_nothing", lambda given, alone: (2,))
+    _, out, _ = glocal("adapt", str(folder), "--by", ONE, "--without")
+    assert "kept: 4" in out
+    assert "removed: 1" in out
+    assert "Removed from fedavg: 2." in out
+
+
+def test_a_picture_of_one_technique(tmp_path: Path) -> None:
+    """Clients alike in everything, who all stay: nothing has an extent of its own."""
+    row = {"adapted_by": "none", "adapted_benefit": 0.0, "local_accuracy": 0.5, "n_train": 9}
+    one = {
+        "summary": {
+            "accuracies": [[0.5, 0.5]],
+            "adapted": {
+                "accuracies": [[0.5, 0.5]],
+                "techniques": {"ewc": {"accuracies": [[0.5, 0.5]]}},
+            },
+            **dict.fromkeys(("better_off", "worse_off"), 0),
+            **dict.fromkeys(("adapted_better_off", "adapted_worse_off"), 0),
+        },
+        "clients": [{**row, "complexity": 1.0}] * 2,
+    }
+    found = {
+        "methods": {"fedavg": one},
+        "data": {"data": "digits", "partition": "iid"},
+        "settings": {"model": "mlp", "rounds": 3},
+    }
+    plot.adaptation(found, tmp_path / "p.png")
+    assert (tmp_path / "p.png").exists()
+
+
+def test_restored_is_on_the_run_s_engine(data: Path, tmp_path: Path) -> None:
+    words = ["run", "fedavg", "--data", str(data), *QUICK, "--engine", "sequential"]
+    _command([*words, "--out", str(tmp_path / "run")])
+    one: Restored = restore(tmp_path / "run")[0]
+    assert one.here.engine.name == "sequential"

@@ -1,0 +1,34 @@
+"""Every method with its steps compiled: one client a block on its thread, or all as one program."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from test_conformance import EVERYBODY, SMALL, SPECS
+
+from glocal.engines.compiled import blocks
+from glocal.engines.compiled import inductor as compiling
+from glocal.testing import SIZES, check_method
+from glocal.training.sampling import Fixed
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler"),
+]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("narrow", [False, True])
+def test_methods(
+    spec: str,
+    narrow: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if narrow:
+        monkeypatch.setattr(blocks, "CACHE", 1)
+        monkeypatch.setattr(compiling, "TINY", 0)  # products stay products, and are added in place
+    sampler = Fixed(len(SIZES)) if spec in EVERYBODY else None
+    check_method(SMALL.get(spec, spec), sampler=sampler, compiled=True)
+    assert capsys.readouterr().err == ""  # nothing went on uncompiled

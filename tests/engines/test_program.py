@@ -1,0 +1,413 @@
+"""Steps of fixed shapes: blocks, plans with room for anybody, compiling and its rule, threads."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import astuple, replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_engines import work
+from torch.func import vmap
+
+import toys
+from glocal import engines
+from glocal.core import rng, tree
+from glocal.core.errors import ClientError
+from glocal.data.split import from_counts
+from glocal.engines import Sequential, Vectorised, Work, resolve
+from glocal.engines.base import Ahead
+from glocal.engines.batching import Cuts, Room, plan
+from glocal.engines.compiled import blocks, program
+from glocal.engines.compiled import cuda_graphs as captured
+from glocal.engines.compiled import inductor as compiling
+from glocal.engines.compiled.blocks import MOST, WASTE, Layout, cached, wasted, width
+from glocal.engines.compiled.rng_ops import left_alone
+from glocal.nn.optim import sgd
+from glocal.nn.task import Task
+from glocal.slots.client import LocalSGD, Phase
+
+PHASE = Phase("train", 2, lambda *_: {})
+
+
+def close(a: tuple[Any, Any], b: tuple[Any, Any]) -> None:
+    for x, y in ((a[0].update, b[0].update), (a[1], b[1])):
+        for name, leaf in tree.flatten(x):
+            torch.testing.assert_close(dict(tree.flatten(y))[name], leaf, rtol=1e-4, atol=1e-6)
+
+
+counts = st.lists(st.integers(1, 200), min_size=1, max_size=60)
+
+
+@given(counts, st.integers(1, 40), st.integers(1, 60), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_blocks_waste_little_or_are_as_many_as_may_be(
+    n: list[int], batch: int, cohort: int, varies: bool
+) -> None:
+    split = from_counts(torch.arange(sum(n)), torch.tensor(n))
+    wide = width(split, PHASE, batch, Ahead(0, cohort, varies))
+    assert 1 <= wide <= cohort
+    if varies:
+        assert wide <= -(-cohort // 8)
+    # A cohort as expected: spread over all sizes.
+    steps = (-(-torch.tensor(n) // batch) * 2).sort(descending=True).values
+    typical = steps[torch.linspace(0, len(n) - 1, cohort).round().long()]
+    others = [wasted(typical, -(-cohort // b)) for b in range(8 if varies else 1, MOST + 1)]
+    assert wasted(typical, wide) <= WASTE or wasted(typical, wide) == min(others)
+
+
+def test_waste_is_what_is_computed_for_nobody() -> None:
+    # Blocks (9, 5) and (4, nobody): 2·9 + 2·4 steps are computed for 18 of somebody.
+    assert wasted(torch.tensor([9, 5, 4]), 2) == pytest.approx(26 / 18 - 1)
+
+
+def test_clients_alike_are_one_block() -> None:
+    split = from_counts(torch.arange(60), torch.full((6,), 10))
+    assert width(split, PHASE, 5, Ahead(0, 6)) == 6
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 5))
+@settings(max_examples=100, deadline=None)
+def test_a_layout_puts_everybody_in_one_place(n: list[int], wide: int) -> None:
+    laid = Layout.of(torch.tensor(n), wide, torch.device("cpu"))
+    assert len(laid.order) == laid.blocks * wide
+    assert torch.equal(laid.order[laid.places], torch.arange(len(n)))
+    first = [n[int(i)] for i in laid.order[::wide]]
+    assert laid.most == first == [max(n[int(i)] for i in part) for part in laid.order.split(wide)]
+
+
+@pytest.mark.parametrize("batch_size", [0, 3, 100])
+@pytest.mark.parametrize("steps", [None, 7])
+def test_room_for_anybody_changes_no_batch(batch_size: int, steps: int | None) -> None:
+    split = from_counts(torch.arange(31), torch.tensor([4, 11, 2, 14]))
+    phase = replace_steps(steps)
+    ids = torch.tensor([0, 2])  # not the largest
+    keys = rng.fold(rng.key(3), ids)
+    room = Room.of(split, phase, batch_size)
+    tight = plan(split, ids, keys, phase.epochs, batch_size, steps)
+    roomy = plan(split, ids, keys, phase.epochs, room.batch, steps, room)
+    tabled = Cuts(split, room, steps)
+    looked_up = plan(split, ids, keys, phase.epochs, room.batch, steps, room, tabled)
+    assert all(torch.equal(a, b) for a, b in zip(astuple(roomy), astuple(looked_up), strict=True))
+    assert torch.equal(tight.steps, roomy.steps)
+    for i in range(len(ids)):
+        for t in range(int(tight.steps[i])):
+            some = [p.rows[i, t][p.weight[i, t] > 0] for p in (tight, roomy)]
+            assert torch.equal(*some)
+    assert float(roomy.weight.sum()) == float(tight.weight.sum())
+
+
+def replace_steps(steps: int | None) -> Phase:
+    return PHASE._replace(steps=steps)
+
+
+def test_the_rule_looks_at_the_length_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bool] = []
+    monkeypatch.setattr(
+        program, "compiled", lambda step, *_, **__: (step, made.append(True) or frozenset())
+    )
+    engine = resolve("auto", Task(toys.dropout_net()), torch.device("cpu"))
+    job = work()
+    enough = compiling.LONG["cpu"]
+    engine.round(replace(job, ahead=Ahead(enough - 1, 6)))
+    assert made == []
+    for _ in range(2):  # made once for all rounds
+        engine.round(replace(job, ahead=Ahead(enough, 6)))
+    assert made == [True]
+    resolve("vectorised", job.task, torch.device("cpu")).round(replace(job, ahead=Ahead(enough, 6)))
+    assert made == [True]
+
+
+def test_large_dense_models_are_compiled_or_trained_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(engines, "DENSE_LIMIT", 1)
+    monkeypatch.setattr(captured, "_SAID", set())
+    job, cpu, enough = work(needs_loss=True), torch.device("cpu"), compiling.LONG["cpu"]
+    engine = resolve("auto", job.task, cpu)
+    assert engine.name == "sequential"
+    alone = Sequential().round(job)
+
+    def the_same(made: Any) -> bool:
+        both = zip(tree.leaves(made[0].update), tree.leaves(alone[0].update), strict=True)
+        return all(torch.equal(a, b) for a, b in both)
+
+    assert the_same(engine.round(replace(job, ahead=Ahead(enough - 1, 6))))
+    tried = []
+
+    def watched(step: Any, *rest: Any, **options: Any) -> Any:
+        tried.append(True)
+        raise RuntimeError("no compiler")
+
+    # Where it cannot be compiled: as if the run were short, from its first round on.
+    monkeypatch.setattr(compiling, "_compiled", watched)
+    for _ in range(2):
+        made = engine.round(replace(job, ahead=Ahead(enough, 6)))
+        assert the_same(made)
+        assert torch.equal(made[0].loss, alone[0].loss)
+    assert len(tried) == 2  # once, with adding in place and without
+    assert "no compiler" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_large_dense_models_are_compiled_where_the_run_is_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engines, "DENSE_LIMIT", 1)
+    job = replace(work(needs_loss=True), ahead=Ahead(compiling.LONG["cpu"], 6))
+    engine = resolve("auto", job.task, torch.device("cpu"))
+    assert isinstance(engine, Vectorised)
+    made, alone = engine.round(job), Sequential().round(job)
+    close(made, alone)
+    torch.testing.assert_close(made[0].loss, alone[0].loss)
+    assert len(engine.programs) == 1
+    convolutions = Task(toys.group_norm_net())
+    assert resolve("auto", convolutions, torch.device("cpu")) == Sequential()
+
+
+class Remembers(LocalSGD):
+    """Keeps what it received and sends its weights too: neither is a copy."""
+
+    def init(self, task: Task, params: Any, key: Any) -> Any:
+        return {"last": params}
+
+    def finish(self, task: Task, down: Any, carry: Any) -> Any:
+        update, _, _ = super().finish(task, down, carry)
+        return update, {"last": down["params"]}, {"weights": carry["w"]}
+
+
+def test_what_is_given_back_is_nobodys_buffer() -> None:
+    states = tree.stack([{"last": Task(toys.dropout_net()).params}] * 6)
+    job = work(Remembers(sgd(0.1)), states)
+    engine = Vectorised(in_blocks=True)
+    first = engine.round(job)
+    other = tree.map(lambda x: x * 0.5, job.down["params"])
+    engine.round(replace(job, down={**job.down, "params": other}))
+    close(first, Sequential().round(job))
+
+
+def test_a_function_that_cannot_be_traced_is_called() -> None:
+    def looks(inputs: Any) -> Any:
+        return {"y": inputs["x"] * 2} if float(inputs["x"].sum()) > 0 else {"y": inputs["x"]}
+
+    looking = captured.Captured(looks, torch.device("cpu"))
+    for x in (torch.ones(3), -torch.ones(3)):
+        assert torch.equal(looking({"x": x})["y"], looks({"x": x})["y"])
+    assert not looking.traced
+
+
+def test_a_traced_function_knows_inputs_by_name_and_shape() -> None:
+    calls = []
+
+    def traced(inputs: Any) -> Any:
+        calls.append(1)
+        return inputs["a"] - inputs["b"]
+
+    ours = captured.Captured(traced, torch.device("cpu"))
+    for n in (2, 3, 2, 3):
+        a, b = torch.arange(n), torch.ones(n)
+        assert torch.equal(ours({"a": a, "b": b}), a - b)
+        assert torch.equal(ours({"b": b, "a": a}), a - b)
+    assert len(calls) == 4
+
+
+def test_programs_of_old_trainings_are_let_go() -> None:
+    engine = Vectorised(in_blocks=True)
+    for lr in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
+        engine.round(work(LocalSGD(sgd(lr))))
+    assert len(engine.programs) == 4
+
+
+def test_draws_left_alone_are_the_same_draws() -> None:
+    keys = rng.fold(rng.key(5), torch.arange(6)).view(2, 3)
+    plain = (
+        rng.fold(keys, 3),
+        rng.fold(keys, torch.arange(3)),
+        rng.normal(keys, (4,)),
+        vmap(lambda k: rng.fold(k, torch.arange(3)))(keys),
+        vmap(lambda i: rng.uniform(rng.fold(keys[0], i), (2,)))(torch.arange(4)),
+    )
+    with left_alone():
+        again = (
+            rng.fold(keys, 3),
+            rng.fold(keys, torch.arange(3)),
+            rng.normal(keys, (4,)),
+            vmap(lambda k: rng.fold(k, torch.arange(3)))(keys),
+            vmap(lambda i: rng.uniform(rng.fold(keys[0], i), (2,)))(torch.arange(4)),
+        )
+    for a, b in zip(plain, again, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_a_compiled_step_is_the_same_step(capsys: pytest.CaptureFixture[str]) -> None:
+    job = work(LocalSGD(sgd(0.1, momentum=0.9), epochs=2, batch_size=4))
+    engine = Vectorised(compiled=True)
+    ahead = Ahead(0, 4)
+    first = engine.round(replace(job, ahead=ahead))
+    close(first, Sequential().round(job))
+    # Another cohort, in another order and with other parameters: made once, right again.
+    down = {**job.down, "params": tree.map(lambda x: x * 0.5, job.down["params"])}
+    other = replace(job, ids=job.ids[[5, 1, 3]], down=down, key=rng.key(9))
+    close(engine.round(replace(other, ahead=ahead)), Sequential().round(other))
+    assert len(engine.programs) == 1
+    close(first, Sequential().round(job))  # what was given back is not overwritten
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_what_takes_minutes_to_compile_is_announced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compiling, "MANY", 10)
+    monkeypatch.setattr(captured, "_SAID", set())
+    Vectorised(compiled=True).round(work())
+    said = capsys.readouterr().err
+    assert "operations takes minutes; --engine vectorised does without" in said
+    assert said.count("\n") == 1
+
+
+def test_what_takes_too_long_to_compile_is_compiled_only_when_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "MOST", 10)
+    job = replace(work(), ahead=Ahead(compiling.LONG["cpu"], 6))
+    engine = Vectorised(compiled=None)
+    close(engine.round(job), Sequential().round(job))
+    (kept,) = engine.programs.values()
+    assert kept.refused
+    assert capsys.readouterr().err == ""
+
+
+def test_where_compiling_fails_it_goes_on_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("no compiler\nand a long story")
+
+    monkeypatch.setattr(compiling, "_compiled", fails)
+    monkeypatch.setattr(captured, "_SAID", set())
+    job = work()
+    for _ in range(2):
+        close(Vectorised(compiled=True).round(job), Sequential().round(job))
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "cannot be compiled here (no compiler): it goes on uncompiled" in said
+
+
+@pytest.mark.parametrize("right", [0, 1])
+def test_a_program_that_comes_out_differently_is_not_used(
+    right: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(step: Any, *_: Any) -> Any:
+        """Updates a hundredth too long, next to nothing of the weights; the first may be right."""
+        times: list[int] = []
+
+        def longer(*tensors: Any) -> None:
+            before = tensors[0].clone()
+            step(*tensors)
+            if len(times) >= right:
+                tensors[0].add_(tensors[0] - before, alpha=0.01)
+            times.append(1)
+
+        return longer, frozenset()
+
+    monkeypatch.setattr(compiling, "_compiled", wrong)
+    monkeypatch.setattr(captured, "_SAID", set())
+    job = work()
+    close(Vectorised(compiled=True).round(job), Sequential().round(job))
+    assert "comes out differently" in capsys.readouterr().err
+
+
+@pytest.fixture
+def two_threads() -> Any:
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+def rounds_of(job: Work) -> Any:
+    uplink, states = Sequential().round(job)
+    return [uplink.loss, *tree.leaves(uplink.update), *tree.leaves(states)]
+
+
+def test_threads_change_no_bit(two_threads: None) -> None:
+    states = tree.stack([{"v": Task(toys.dropout_net()).params}] * 6)
+    job = work(toys.OwnModel(), states, needs_loss=True)
+    at_once = rounds_of(job)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    for a, b in zip(at_once, rounds_of(job), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_client_that_fails_in_a_thread_is_named(two_threads: None) -> None:
+    job = work()
+    broken = replace(job, fed=replace(job.fed, y_train=job.fed.y_train.clone()))
+    broken.fed.y_train[broken.fed.train.of(3)] = 99
+    with pytest.raises(ClientError, match=f"client {job.fed.names[3]} failed at train, step 0"):
+        Sequential().round(broken)
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize(
+    ("cohort", "size", "wide"),
+    [
+        (100, 10_000, 100),  # all fit the caches of two cores
+        (1000, 10_000, 63),  # sixteen blocks
+        (10, 800_000, 1),
+        (10, 300_000, 2),  # five blocks, of eight there might be
+        (1, 10**9, 1),
+    ],
+)
+def test_a_block_fits_the_cache_or_is_one_client(cohort: int, size: int, wide: int) -> None:
+    assert cached(cohort, size) == wide
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_blocks_on_threads_are_the_same_blocks(
+    two_threads: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ragged clients with dropout, a client in each block, two of them trained at once."""
+    monkeypatch.setattr(blocks, "CACHE", 1)
+    job = replace(work(), ahead=Ahead(0, 6))
+    engine = Vectorised(compiled=True)
+    made = engine.round(job)
+    close(made, Sequential().round(job))
+    (kept,) = engine.programs.values()
+    assert kept.width == 1
+    assert kept.apart == [True]
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    again = engine.round(job)
+    for a, b in zip(tree.leaves(made[0].update), tree.leaves(again[0].update), strict=True):
+        assert torch.equal(a, b)
+    assert capsys.readouterr().err == ""
+
+
+class TwoPhases(LocalSGD):
+    """A long phase, then a shorter one."""
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return (Phase("long", 3, self.step), Phase("short", 1, self.step))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_a_later_phase_is_compiled_at_its_own_first_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times: list[int] = []
+
+    def watched(step: Any, inputs: Any, *rest: Any, **options: Any) -> Any:
+        times.append(int(inputs[-1]))
+        return compiling.compiled(step, inputs, *rest, **options)
+
+    monkeypatch.setattr(program, "compiled", watched)
+    job = work(TwoPhases(sgd(0.1)))
+    close(Vectorised(compiled=True).round(job), Sequential().round(job))
+    assert times == [0, 0]
+    assert capsys.readouterr().err == ""

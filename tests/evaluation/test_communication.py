@@ -1,0 +1,104 @@
+"""Traffic: hand-worked counts, and the totals papers print."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from glocal.core.errors import GlocalError
+from glocal.evaluation.communication import Ledger, published
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return (
+        Ledger()
+        .record({"shared": 100, "private start": 30}, {"shared": 20})
+        .record({"shared": 100}, {"shared": 20, "extra": 5})
+        .record({}, {})
+    )
+
+
+def test_totals_by_direction_and_layer_set(ledger: Ledger) -> None:
+    assert (ledger.params_down, ledger.params_up) == (230, 45)
+    assert ledger.by_set("down") == {"shared": 200, "private start": 30}
+    assert ledger.by_set("up") == {"shared": 40, "extra": 5}
+    assert ledger.nbytes() == 4 * 275
+    assert ledger.nbytes(itemsize=2) == 2 * 275
+
+
+def test_recording_leaves_the_old_ledger_and_the_callers_dict_alone() -> None:
+    empty, counts = Ledger(), {"shared": 1}
+    one = empty.record(counts, counts)
+    counts["shared"] = 99
+    assert (empty.params_down, one.params_down, one.params_up) == (0, 1, 1)
+
+
+def test_two_that_follow_from_one_do_not_see_each_other() -> None:
+    one = Ledger().record({"shared": 1}, {})
+    left, right = one.record({"shared": 2}, {}), one.record({"shared": 3}, {})
+    again = left.record({"shared": 4}, {})
+    assert [len(x.down) for x in (one, left, right, again)] == [1, 2, 2, 3]
+    assert [x.params_down for x in (one, left, right, again)] == [1, 3, 4, 7]
+    assert left.down[-1] == {"shared": 2}
+    assert left != right
+
+
+def test_a_long_run_does_not_copy_its_past() -> None:
+    first = Ledger().record({"shared": 1}, {})
+    last = first
+    for _ in range(50):
+        last = last.record({"shared": 1}, {})
+    assert last.down[0] is first.down[0]
+    assert last.down._all is first.down._all
+
+
+def test_a_negative_count_is_refused() -> None:
+    with pytest.raises(GlocalError, match="'extra'"):
+        Ledger().record({"shared": 1}, {"extra": -1})
+
+
+@pytest.mark.parametrize(
+    ("series", "goal", "spent"),
+    [
+        ([0.5, 0.9, 0.9], 0.5, 150),
+        ([0.5, 0.9, 0.9], 0.9, 275),
+        ([0.5, 0.9, 0.9], 0.91, None),
+        ([None, math.nan, 0.9], 0.5, 275),
+        ([0.6], 0.5, 150),
+        ([], 0.5, None),
+    ],
+)
+def test_traffic_to_a_goal(
+    ledger: Ledger, series: list[float | None], goal: float, spent: int | None
+) -> None:
+    assert ledger.to_goal(series, goal) == spent
+
+
+def test_traffic_to_a_goal_from_above(ledger: Ledger) -> None:
+    assert ledger.to_goal([2.0, 1.0, 0.5], 2.0, lower_is_better=True) == 150
+    assert ledger.to_goal([2.0, 1.0, 0.5], 1.9, lower_is_better=True) == 275
+
+
+def test_a_series_longer_than_the_run_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(GlocalError, match="4 rounds"):
+        ledger.to_goal([0.0] * 4, 1.0)
+
+
+def test_survives_json(ledger: Ledger) -> None:
+    assert Ledger.from_dict(json.loads(json.dumps(ledger.to_dict()))) == ledger
+
+
+def test_totals_papers_print() -> None:
+    mnist = published(725, 633_226, clients=100, fraction=0.1)
+    cifar = published(1850, 64_102, clients=100, fraction=0.1)
+    lg = published(1200, 64_102, 100, 0.1) + published(60, 2_872, 100, 0.1)
+    assert f"{mnist:.2e}" == "5.05e+10"
+    assert f"{cifar:.3e}" == "1.304e+10"
+    assert f"{lg:.2e}" == "8.48e+09"
+
+
+def test_published_counts_all_down_and_the_sampled_up() -> None:
+    assert published(3, 7, clients=10, fraction=0.3) == 3 * 7 * 13

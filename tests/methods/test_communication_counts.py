@@ -1,0 +1,47 @@
+"""How many parameters a published model has, how many of them travel; how long method files are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import glocal.methods
+from glocal.core.tree import count
+from glocal.methods import resolve
+from glocal.nn import models
+from glocal.nn.task import Task
+from glocal.slots.method import as_plan
+from glocal.slots.sharing import size_by_part
+
+MLP = ("mlp(512, 256, 256, 128)", (1, 28, 28))
+LENET = ("lenet", (3, 32, 32))
+
+
+@pytest.mark.parametrize(
+    ("model", "shared", "total", "travels"),
+    [
+        (MLP, "last(3)", 633_226, 99_978),
+        (MLP, "last(2)", 633_226, 34_186),
+        (LENET, "convs.*", 64_102, 2_872),
+        (LENET, "first(2)", 64_102, 2_872),
+        (LENET, "'convs.0|convs.1'", 64_102, 2_872),
+    ],
+)
+def test_the_parameters_of_lg_fedavg_s_models(
+    model: tuple[str, tuple[int, ...]], shared: str, total: int, travels: int
+) -> None:
+    spec, shape = model
+    task = Task(models.build(spec, input_shape=shape, classes=10))
+    *_, stage = as_plan(resolve(f"lg-fedavg(shared={shared})")).stages
+    names = stage.method.shared_names(task)
+    assert count(task.params) == total
+    assert size_by_part(task.params, names) == (travels, total - travels)
+
+
+FILES = sorted(Path(glocal.methods.__path__[0]).glob("*.py"))
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if f.stem != "__init__"], ids=lambda f: f.stem)
+def test_a_method_is_at_most_120_lines(file: Path) -> None:
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 120
