@@ -1,0 +1,1 @@
+"""Run folders: what is written, locked, listed, resumed and read back."""

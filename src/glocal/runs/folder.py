@@ -1,0 +1,346 @@
+"""Run folders: everything a run was and found, in files that others can read.
+
+::
+
+    settings.toml        what was asked for, what was chosen by rule, versions; can be run again
+    metrics.jsonl        a line a round, written as the run goes on
+    checkpoints/         while it goes on: where it stands, to go on from
+    final.safetensors    what the server ends with
+    clients.safetensors  what the clients keep: ``ids`` says which rows are whose
+    synthetic.*          labelled examples, of methods that make some, and a picture of them
+    result.json          the federation's figures and a row for each client: it is finished
+
+Each file but ``metrics.jsonl`` is written whole or not at all, and ``result.json`` last. Who writes
+to the folder holds its lock (:mod:`glocal.runs.locks`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import re
+import shutil
+import time
+import tomllib
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+from glocal.runs import locks
+from glocal.core.errors import GlocalError, NoRoomError
+from glocal.training.checkpoint_files import flush_folder
+
+if TYPE_CHECKING:
+    from glocal.training.client_state.store import ClientStore
+    from glocal.data.federation import Federation
+    from glocal.experiment.fit import Run
+    from glocal.runs.settings import Settings
+
+SCHEMA = 1
+
+COMPARISON = "comparison.toml"
+"""In the folder of a comparison: its methods, and the folder of each."""
+
+CHECKPOINTS = "checkpoints"
+
+MAY_CHANGE = ("diverged", "jobs")
+"""Settings that may be others when a run is taken up again."""
+
+_PART = re.compile(r"\..*\.part")
+
+LONGEST = 100
+"""Letters of a spec that a folder's name takes up: file systems allow some 250 in all."""
+
+
+def fresh_name(kind: str) -> Path:
+    """A folder of its own under ``runs/``, by date and time."""
+    return beside(Path(time.strftime(f"runs/%Y-%m-%d-%H%M%S-{kind}")))
+
+
+def beside(path: Path) -> Path:
+    """The path, or one with a number behind it if that is taken."""
+    free, n = path, 1
+    while free.exists():
+        n += 1
+        free = path.with_name(f"{path.name}-{n}")
+    return free
+
+
+def prepare(folder: Path) -> Path:
+    """Make the folder, before anything is trained; refuse what is there already."""
+    if folder.exists() and not folder.is_dir():
+        raise GlocalError(f"the output folder {folder} is a file: choose another name.")
+    if folder.is_dir() and locks.held(folder):
+        raise GlocalError(
+            f"another process is writing to {folder}: wait until it ends, or choose another folder."
+        )
+    if folder.is_dir():
+        refuse_taken(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GlocalError(
+            f"the output folder {folder} cannot be made ({error.strerror}): choose another."
+        ) from error
+    return folder
+
+
+def plain_name(name: object) -> bool:
+    """Whether this names something in a folder, and nothing outside."""
+    return isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name
+
+
+def refuse_taken(folder: Path) -> None:
+    """Refuse a folder in which there is something."""
+    # Of a run that was killed before it had written a file, there is only what it was writing.
+    if all(p.name == locks.NAME or _PART.fullmatch(p.name) for p in folder.iterdir()):
+        return
+    hint = f", or go on with what is there by 'glocal resume {folder}'"
+    raise GlocalError(
+        f"the output folder {folder} is not empty: choose another, so that nothing is "
+        f"lost{hint if unfinished(folder) else ''}."
+    )
+
+
+def unfinished(folder: Path) -> bool:
+    """Whether a run or a comparison began here and has not come to its end."""
+    began = any((folder / name).is_file() for name in ("settings.toml", COMPARISON))
+    return began and not (folder / "result.json").is_file()
+
+
+def slug(spec: str) -> str:
+    """A method's spec as the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9.=,+_-]+", "_", spec).strip("_.")[:LONGEST] or "method"
+
+
+class Folder:
+    """A run folder while its run goes on; nobody else can write to it."""
+
+    def __init__(
+        self, path: Path, method: str, settings: Settings, fed: Federation, *, again: bool = False
+    ) -> None:
+        self.path = path if again and path.is_dir() else prepare(path)
+        self._open = ExitStack()
+        self._open.enter_context(locks.hold(path))
+        if not again:
+            refuse_taken(path)
+        self._new = not (path / "settings.toml").is_file()
+        if self._new:
+            self._known: dict[str, Any] = {
+                "method": method,
+                **settings.as_toml(),
+                "federation": {**plain(fed.describe), "fingerprint": fed.fingerprint},
+                "versions": versions(),
+            }
+            self._write_settings()
+            write(self._metrics, b"")
+        else:
+            # What may change when a run is taken up again changes nothing of what was done so far.
+            self._known = tomllib.loads((path / "settings.toml").read_text(encoding="utf-8"))
+            now = {name: getattr(settings, name) for name in MAY_CHANGE}
+            if any(self._known.get(name) != value for name, value in now.items()):
+                self._known |= now
+                self._write_settings()
+        self._lines: TextIO | None = None
+
+    @property
+    def _metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # a full disk was noticed where something was written
+            self._open.close()
+
+    @property
+    def began(self) -> bool:
+        """Whether there is anything in it that was trained."""
+        checkpoints = (self.path / CHECKPOINTS).rglob("*.safetensors")
+        return (self._metrics.is_file() and self._metrics.stat().st_size > 0) or any(checkpoints)
+
+    def discard(self) -> None:
+        """What was asked for could not be run: leave nothing behind that looks like a run."""
+        if self._new:
+            for name in ("metrics.jsonl", "settings.toml", locks.NAME):
+                (self.path / name).unlink(missing_ok=True)
+            clear(self.path)
+            if not any(self.path.iterdir()):
+                self.path.rmdir()
+
+    def line(self, line: Mapping[str, Any]) -> None:
+        """A round's line, on disk at once."""
+        try:
+            if self._lines is None:
+                # A run that is taken up again says all of its lines again, from its checkpoint.
+                self._lines = self._open.enter_context(self._metrics.open("w", encoding="utf-8"))
+            self._lines.write(json.dumps(plain(line)) + "\n")
+            self._lines.flush()
+        except OSError as error:
+            raise no_room(self._metrics, error) from error
+
+    def finish(self, run: Run) -> None:
+        """The results. Repeats may have trained side by side: now their lines come in order."""
+        self._known["chosen"] = {"engine": run.settings["engine"]}
+        self._write_settings()
+        several = len(run.repeats) > 1
+        lines = [
+            json.dumps(plain({**line, **({"repeat": r} if several else {})})) + "\n"
+            for r, one in enumerate(run.repeats, 1)
+            for line in one.history
+        ]
+        write(self._metrics, "".join(lines).encode())
+        save(run, self.path)
+
+    def _write_settings(self) -> None:
+        write(self.path / "settings.toml", toml(self._known).encode())
+
+
+def clear(folder: Path) -> None:
+    """Remove the checkpoints of a run or comparison that is finished, and its locks."""
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    (folder / locks.NAME).unlink(missing_ok=True)
+
+
+def save(run: Run, folder: Path) -> None:
+    """``result.json`` and the models."""
+    from safetensors.torch import save as encode
+
+    from glocal.core import tree
+    from glocal.experiment import synthetic as outcome
+
+    write(folder / "final.safetensors", encode(_storable(run.model)))
+    store = run.trained.progress.clients if run.trained else None
+    if store is not None and store.settled_file() is not None:
+        _stream(folder / "clients.safetensors", store)
+    else:
+        write(folder / "clients.safetensors", encode(_storable(dict(tree.flatten(run.states)))))
+    if run.made is not None:
+        outcome.save(run.made, int(run.data["classes"]), folder)
+    write(folder / "result.json", dump(result({run.method: run})))
+
+
+def _stream(path: Path, store: ClientStore) -> None:
+    """Clients' states that are on disk, some at a time."""
+    from glocal.runs import stream
+
+    file = store.settled_file()
+    assert file is not None
+    ids = store.seen.nonzero().flatten()
+    try:
+        stream.write(path, ids, file.like, lambda some: store.rows_of(some.to(store.device)))
+    except OSError as error:
+        raise no_room(path, error) from error
+
+
+def _storable(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+
+
+def result(runs: Mapping[str, Run]) -> dict[str, Any]:
+    """What ``--json`` writes: the same for the same seed, so there are no times in it."""
+    return {
+        "schema": SCHEMA,
+        "data": plain(next(iter(runs.values())).data),
+        "methods": {
+            name: {"summary": plain(run.summary), "clients": plain(list(run.clients))}
+            for name, run in runs.items()
+        },
+    }
+
+
+def read_result(file: Path) -> bytes:
+    """What a finished run's ``result.json`` holds; refuses what is none."""
+    try:
+        content = file.read_bytes()
+        found = json.loads(content)
+    except (OSError, ValueError) as error:
+        raise GlocalError(
+            f"{file} is damaged ({error}): train anew into another folder."
+        ) from error
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA or "methods" not in found:
+        raise GlocalError(f"{file} is no result of this version: train anew into another folder.")
+    return content
+
+
+def dump(value: Any) -> bytes:
+    """JSON with an end of line."""
+    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold; numbers that are not finite become null."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int | bool | None) else str(value)
+
+
+def toml(values: Mapping[str, Any]) -> str:
+    """Values as lines and tables at the end; what is none is left out, as TOML has no null."""
+    present = {k: v for k, v in values.items() if v is not None}
+    lines = [f"{_quoted(k)} = {_inline(v)}" for k, v in present.items() if not isinstance(v, dict)]
+    for name, table in present.items():
+        if isinstance(table, dict):
+            inside = [f"{_quoted(k)} = {_inline(v)}" for k, v in table.items() if v is not None]
+            lines += ["", f"[{_quoted(name)}]", *inside]
+    return "\n".join(lines) + "\n"
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        pairs = [f"{_quoted(k)} = {_inline(v)}" for k, v in value.items() if v is not None]
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_inline(v) for v in value if v is not None) + "]"
+    # JSON's texts, numbers, true and false are TOML's too, but for the DEL character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _quoted(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _inline(key)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Whole or not at all: write beside, flush to disk, rename."""
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        flush_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise no_room(path, error) from error
+
+
+def no_room(path: Path, error: OSError) -> NoRoomError:
+    """The error for what cannot be written."""
+    return NoRoomError(f"{path} cannot be written ({error.strerror}): is there room?")
+
+
+def versions() -> dict[str, str]:
+    """What ran."""
+    import numpy
+    import torch
+
+    from glocal.core.version import VERSION
+
+    return {
+        "glocal": VERSION,
+        "numpy": numpy.__version__,
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "schema": str(SCHEMA),
+        "torch": torch.__version__,
+    }

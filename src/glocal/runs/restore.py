@@ -1,0 +1,251 @@
+"""A finished run, read back from its folder: the training as it stood after its last round.
+
+The data is loaded and dealt again by the run's settings (its fingerprint must be the same), and the
+server's model and the clients' states come from the files, so that every client predicts with
+exactly what the run left it. What the server kept for itself (an optimiser's state, a weighting's,
+the count of its privacy) is in no file: a restored training can be judged, adapted and trained
+anew, but not taken up where it ended. With repeats, the files have the models of the first.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal.training import server
+from glocal.core import tree
+from glocal.training.client_state.store import ClientStore
+from glocal.data.federation import Federation
+from glocal.core.errors import GlocalError
+from glocal.evaluation.communication import Ledger
+from glocal.slots.method import Plan, as_plan
+from glocal.methods import resolve
+from glocal.experiment.config import Order, itself
+from glocal.experiment.setup import Place
+from glocal.experiment.repeat import Trained
+from glocal.runs.folder import COMPARISON, SCHEMA, unfinished
+from glocal.runs.settings import Settings
+from glocal.runs.settings import read as read_settings
+from glocal.training.loop import Progress, Training
+from glocal.core.types import Params, Tree
+
+FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors")
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a folder says of its run, but for the models."""
+
+    folder: Path
+    method: str
+    plan: Plan
+    settings: Settings
+    fingerprint: str
+    """Of the federation the run had."""
+    engine: str
+    round: int
+    """The last one of the first repeat; an attack or a spent budget may end a run early."""
+    stages: list[str | None]
+    """Of each of its rounds, where the plan has several."""
+    stopped: int | None
+    """The round that could not be trained under an attack."""
+    summary: dict[str, Any]
+    clients: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A run as it stood, and the place where it can be judged further."""
+
+    files: Files
+    fed: Federation
+    order: Order
+    here: Place
+    trained: Trained
+
+
+def restore(path: Path, device: str | None = None) -> list[Restored]:
+    """The run in a folder, or all runs but those of ``local`` in a folder of a comparison."""
+    found = [read(folder) for folder in folders(path)]
+    if len(found) > 1:  # as they were compared
+        order = list(_json(path / "result.json").get("methods", {}))
+        found.sort(key=lambda f: order.index(f.method) if f.method in order else len(order))
+    runs = [files for files in found if itself(files.plan) is None]
+    if not runs:
+        raise GlocalError(
+            f"the run in {path} is of local: clients who are alone have no model that others made, "
+            "so there is nothing to adapt; give the folder of a federated method."
+        )
+    first = runs[0]
+    for files in runs:
+        if (files.settings, files.fingerprint) != (first.settings, first.fingerprint):
+            raise GlocalError(
+                f"the runs in {path} have different settings: give their folders one at a time."
+            )
+    fed = first.settings.federation()
+    if fed.fingerprint != first.fingerprint:
+        raise GlocalError(
+            f"the data of {first.folder} has changed since (its fingerprint was "
+            f"{first.fingerprint[:16]} and is {fed.fingerprint[:16]} now): give it the old data "
+            f"back, or {_again(first.folder)}."
+        )
+    return [_restored(files, fed, device) for files in runs]
+
+
+def folders(path: Path) -> list[Path]:
+    """The folder itself if it is a run's, else the runs inside."""
+    if not path.is_dir():
+        raise GlocalError(f"there is no folder {path}: check its name.")
+    if (path / "settings.toml").is_file():
+        return [path]
+    inside = sorted(p.parent for p in path.glob("*/settings.toml"))
+    if not inside:
+        raise GlocalError(
+            f"there is no run in {path}: give a folder that 'glocal run' or 'glocal compare' has "
+            "made."
+        )
+    if not (path / "result.json").is_file():
+        resumes = (path / COMPARISON).is_file()
+        raise GlocalError(
+            f"{path} is no finished comparison, as it has no result.json: "
+            + (f"go on with 'glocal resume {path}', or " if resumes else "")
+            + f"give the folder of one of its runs, such as {inside[0]}."
+        )
+    return inside
+
+
+def read(folder: Path) -> Files:
+    """Check that a run finished and that its files can be read, before anything is loaded."""
+    method, settings = read_settings(folder / "settings.toml")
+    for name in FILES:
+        if not (folder / name).is_file():
+            whole = folder.parent if (folder.parent / COMPARISON).is_file() else folder
+            remedy = f"go on with 'glocal resume {whole}'" if unfinished(whole) else _again(folder)
+            raise GlocalError(f"the run in {folder} did not finish, as it has no {name}: {remedy}.")
+    facts = tomllib.loads((folder / "settings.toml").read_text(encoding="utf-8"))
+    result = _json(folder / "result.json")
+    if result.get("schema") != SCHEMA:
+        raise GlocalError(
+            f"the run in {folder} was written with schema {result.get('schema')}, and this version "
+            f"reads schema {SCHEMA}: {_again(folder)}."
+        )
+    plan = as_plan(resolve(method))
+    try:
+        own = result["methods"][method]
+        text = (folder / "metrics.jsonl").read_text(encoding="utf-8")
+        lines = [line for line in map(json.loads, text.splitlines()) if line.get("repeat", 1) == 1]
+        stopped = own["summary"].get("attack", {"stopped": [None]})["stopped"][0]
+        if not lines and stopped is None and itself(plan) is None:
+            raise ValueError("metrics.jsonl has no rounds")
+        if len(own["summary"]["accuracies"][0]) != len(own["clients"]):
+            raise ValueError("accuracies and clients differ in number")
+        return Files(
+            folder,
+            method,
+            plan,
+            settings,
+            facts["federation"]["fingerprint"],
+            facts["chosen"]["engine"],
+            int(lines[-1]["round"]) if lines else 0,
+            [line.get("stage") for line in lines],
+            stopped,
+            own["summary"],
+            own["clients"],
+        )
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise GlocalError(
+            f"the files in {folder} do not fit together ({type(error).__name__}: {error}): "
+            f"{_again(folder)}."
+        ) from error
+
+
+def _restored(files: Files, fed: Federation, device: str | None) -> Restored:
+    given = {**files.settings.fit_arguments(), "repeats": 1, "adapt": None, "new_test": False}
+    # By rule or not, the engine is the one that it was: another rounds differently.
+    order = Order(**{**given, "engine": files.engine, "device": device or given["device"]})
+    here = order.place(fed, 0)
+    training = order.training(files.plan, here)
+    return Restored(files, fed, order, here, Trained(training, _progress(files, training)))
+
+
+def _progress(files: Files, training: Training) -> Progress:
+    """Where the run stood: the server's model, the clients' states, the round and the stage."""
+    task, device = training.task, training.fed.x.device
+    file = files.folder / "final.safetensors"
+    params = _tensors(file)
+    if tree.structure(params) != tree.structure(task.params):
+        raise _misfit(file)
+    stage, began = _stage(files)
+    method = training.plan.stages[stage].method
+    placed: Params = tree.to({k: params[k] for k in task.names}, device)
+    progress = Progress(
+        server.begin(method, task, placed, training.setting),
+        ClientStore(len(training.fed), device),
+        Ledger(),
+        stage,
+        began,
+        files.round,
+    )
+    like = training.make(progress, method.client_half(task))(0)
+    ids, states = _states(files.folder / "clients.safetensors", len(training.fed), like)
+    progress.clients = training.store(progress).filled(ids, states)
+    return progress
+
+
+def _stage(files: Files) -> tuple[int, int]:
+    """The stage of the last round, and the rounds before it: a goal may not have been reached."""
+    names = [stage.name for stage in files.plan.stages]
+    if len(names) == 1 or not files.stages:
+        return 0, 0
+    last = files.stages[-1]
+    if last not in names:
+        raise _misfit(files.folder / "metrics.jsonl")
+    return names.index(last), sum(name != last for name in files.stages)
+
+
+def _states(file: Path, clients: int, like: Tree) -> tuple[Tensor, Tree]:
+    """Who has a state, and these, each of the structure of ``like``."""
+    flat = _tensors(file)
+    ids = flat.pop("ids", None)
+    if ids is None or ids.dim() != 1 or ids.dtype != torch.int64:
+        raise _misfit(file)
+    states = tree.unflatten(flat, like)
+    wanted = tree.structure(tree.map(lambda x: x.expand(len(ids), *x.shape), like))
+    known = len(set(ids.tolist()) & set(range(clients))) == len(ids)
+    if not known or (len(ids) and tree.structure(states) != wanted):
+        raise _misfit(file)
+    return ids, states
+
+
+def _tensors(file: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(file)
+    except Exception as error:  # safetensors raises its own kinds
+        raise GlocalError(f"{file} is damaged ({error}): {_again(file.parent)}.") from error
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:  # UnicodeDecodeError is one too
+        raise GlocalError(f"{file} is damaged ({error}): {_again(file.parent)}.") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _misfit(file: Path) -> GlocalError:
+    return GlocalError(
+        f"{file} does not fit the model and the method of its run: it is damaged, or one of them "
+        f"has changed since; {_again(file.parent)}."
+    )
+
+
+def _again(folder: Path) -> str:
+    return f"train it again with 'glocal run {folder / 'settings.toml'}'"

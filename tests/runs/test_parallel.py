@@ -1,0 +1,153 @@
+"""Several processes: the same bits as one, refusals first, and nothing left running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glocal.core.errors import GlocalError
+from glocal.core.progress import silent
+from glocal.runs import folder as runs
+from glocal.runs import parallel as workers
+from glocal.runs.settings import Settings
+
+FEW: dict[str, Any] = {
+    "clients": 4,
+    "rounds": 2,
+    "repeats": 2,
+    "yardstick": "local(max_epochs=2)",
+    "model": "mlp(8)",
+}
+SPECS = ["fedavg", "local(max_epochs=2)", "ditto+aaggff-d"]
+
+
+def trained(settings: Settings) -> tuple[bytes, dict[str, Any], list[tuple[str, Any]]]:
+    lines: list[tuple[str, Any]] = []
+    fed = settings.federation()
+    done = dict(
+        workers.train_all(
+            SPECS, settings, fed, silent, lambda spec, line: lines.append((spec, line))
+        )
+    )
+    assert list(done) == SPECS
+    return runs.dump(runs.result(done)), done, lines
+
+
+def test_processes_give_the_same_bits() -> None:
+    one, first, lines = trained(Settings(**FEW, jobs=1))
+    two, second, others = trained(Settings(**FEW, jobs=2))
+    assert one == two
+    key = lambda item: (item[0], item[1]["repeat"], item[1]["round"])  # noqa: E731
+    assert sorted(lines, key=key) == sorted(others, key=key)
+    for spec in SPECS:
+        a, b = first[spec], second[spec]
+        assert a.history == b.history
+        assert {k: v.tolist() for k, v in a.model.items()} == {
+            k: v.tolist() for k, v in b.model.items()
+        }
+        assert a.yardstick == b.yardstick
+
+
+def test_rule() -> None:
+    long = Settings(rounds=50, repeats=5)
+    assert workers.jobs_for(SPECS, long, True) == min(workers.cores(), 20)
+    assert workers.jobs_for(SPECS, long, False) == 1
+    assert workers.jobs_for(SPECS, Settings(rounds=2), True) == 1
+    assert workers.jobs_for(["fedavg"], Settings(rounds=2, jobs=9), False) == 2
+
+
+def test_a_worker_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process does, done here."""
+    import pickle
+
+    said: list[Any] = []
+
+    class Queue:
+        put = staticmethod(said.append)
+
+    monkeypatch.setattr(workers, "_SAID", Queue)
+    monkeypatch.setattr(workers, "_SETTINGS", Settings(**FEW))
+    first, second = (pickle.loads(workers._work("fedavg", r)) for r in (0, 1))
+    assert first.model
+    assert not second.model
+    assert pickle.loads(workers._work("local(max_epochs=2)", 0)).ledger.params_up == 0
+    assert {m[0] for m in said} == {"tick", "line"}
+    seen: list[Any] = []
+    for message in said:
+        workers._pass_on(
+            message,
+            lambda *tick: seen.append(tick),
+            lambda spec, line: seen.append((spec, line)),
+        )
+    assert len(seen) == len(said)
+
+
+def test_what_cannot_be_done_is_refused_first() -> None:
+    settings = Settings(**{**FEW, "clients": 8}, fraction=0.5, jobs=2)
+    with pytest.raises(GlocalError, match="aaggff-s needs every client"):
+        list(workers.train_all(["fedavg", "aaggff-s"], settings, settings.federation(), silent))
+
+
+def test_an_error_in_a_process_is_a_sentence() -> None:
+    """One that only training can meet."""
+    settings = Settings(**FEW, jobs=2)
+    with pytest.raises(GlocalError, match="not finite"):
+        list(workers.train_all(["fedavg(lr=1e30)"], settings, settings.federation(), silent))
+
+
+def children(of: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(of)], capture_output=True, text=True)
+    return [int(line) for line in found.stdout.split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/status").read_text().split("State:")[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks into /proc")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nobody_is_left_running(how: signal.Signals, tmp_path: Path) -> None:
+    """Neither after Ctrl-C, which reaches everybody, nor when the parent alone is killed."""
+    command = [sys.executable, "-m", "glocal", "compare", "fedavg", "ditto", "--rounds", "100000"]
+    process = subprocess.Popen(
+        [*command, "--jobs", "2", "--out", str(tmp_path / "out")],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        lines = tmp_path / "out" / "fedavg" / "metrics.jsonl"
+        for _ in range(3000):  # a busy machine takes its time
+            if lines.is_file() and lines.stat().st_size:
+                break
+            time.sleep(0.1)
+        workers_of = children(process.pid)
+        assert len(workers_of) >= 2
+        if how == signal.SIGINT:
+            os.killpg(process.pid, how)
+        else:
+            process.kill()
+        _, err = process.communicate(timeout=120)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "Traceback" not in err
+        assert "stopped" in err
+    for _ in range(100):
+        if not any(alive(pid) for pid in workers_of):
+            break
+        time.sleep(0.1)
+    assert not any(alive(pid) for pid in workers_of)

@@ -1,0 +1,540 @@
+"""Stopped runs go on to the same bits, whatever stopped them; nobody writes where another does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import glocal
+from glocal.cli import app as cli
+from glocal.core import interrupts as stopping
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.interrupts import Stopped
+from glocal.experiment.baseline import measure
+from glocal.experiment.config import Order
+from glocal.experiment.setup import alone_of
+from glocal.methods import resolve
+from glocal.methods.local import Alone
+from glocal.nn.augment import flip
+from glocal.nn.task import cross_entropy
+from glocal.runs import locks
+from glocal.training.checkpoint import Keeping
+from glocal.training.checkpoint_files import Series
+
+ALONE = "local(lr=0.1,max_epochs=3)"
+SMALL = (
+    f"--clients 8 --partition iid --model mlp(8) --rounds 4 --yardstick {ALONE} --jobs 1 "
+    "--checkpoint-every 1"
+).split()
+FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors")
+
+Glocal = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Glocal:
+    """Run a command in an empty folder: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["glocal", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        said = capsys.readouterr()
+        return int(stop.value.code or 0), said.out, said.err
+
+    return run
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, rounds: int, number: int = signal.SIGINT) -> None:
+    """A signal comes while the ``rounds``-th round is written down."""
+    from glocal.runs import folder as runs
+
+    line = runs.Folder.line
+
+    def signalled(self: runs.Folder, found: dict[str, Any]) -> None:
+        line(self, found)
+        if found["round"] == rounds:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(runs.Folder, "line", signalled)
+
+
+def same(a: Path, b: Path, files: Sequence[str] = FILES) -> bool:
+    return all((a / f).read_bytes() == (b / f).read_bytes() for f in files)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_after_the_round_and_says_how_to_go_on(
+    command: Glocal, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    assert command("run", "ditto", *SMALL, "--out", "whole")[0] == 0
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2, number)
+        found, out, err = command("run", "ditto", *SMALL, "--out", "a")
+    assert (found, out) == (code, "")
+    assert err.splitlines() == [
+        "glocal: stopping after this round; once more stops at once.",
+        "glocal: stopped; go on with: glocal resume a",
+    ]
+    assert len(Path("a/metrics.jsonl").read_text().splitlines()) == 2
+    assert not Path("a/result.json").exists()
+    assert command("resume", "a")[0] == 0
+    assert same(Path("whole"), Path("a"))
+    assert sorted(p.name for p in Path("a").iterdir()) == sorted([*FILES, "settings.toml"])
+
+
+def test_a_second_signal_stops_at_once_and_nothing_is_lost(
+    command: Glocal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert command("run", "fedavg", *SMALL, "--out", "whole")[0] == 0
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3)
+        note = stopping._note
+
+        def twice(number: int, frame: Any) -> None:
+            note(number, frame)
+            note(number, frame)
+
+        patch.setattr(stopping, "_note", twice)
+        code, _, err = command("run", "fedavg", *SMALL, "--out", "a")
+    assert code == 130
+    assert "glocal resume a" in err
+    assert [s.name for s in Path("a/checkpoints/repeat-1").glob("00000003-*")] == []  # not yet
+    assert command("resume", "a")[0] == 0
+    assert same(Path("whole"), Path("a"))
+
+
+def test_a_comparison_is_resumed_as_one(command: Glocal, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("compare", "local", "fedavg", "fedprox(mu=0.1)", "--repeats", "2", "--choose")
+    words = (*words, "--against", "fedavg", *SMALL)
+    code, table, _ = command(*words, "--out", "whole")
+    assert code == 0
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3)
+        assert command(*words, "--out", "a")[0] == 130
+    code, _, err = command("resume", "a/fedavg")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "part of a comparison: go on with 'glocal resume a'" in err
+    code, again, _ = command("resume", "a")
+    assert code == 0
+    assert again == table.replace("Run folder: whole", "Run folder: a")
+    assert same(Path("whole"), Path("a"), ["result.json", "comparison.toml"])
+    for method in ("local", "fedavg", "fedprox_mu=0.1"):
+        assert same(Path("whole") / method, Path("a") / method)
+    assert not list(Path("a").rglob("checkpoints"))
+
+
+def test_processes_are_stopped_and_resumed_too(command: Glocal) -> None:
+    words = ["compare", "fedavg", "ditto", *SMALL]
+    words[words.index("--jobs") + 1] = "2"
+    words[words.index("--rounds") + 1] = "30"
+    assert command(*words, "--out", "whole", "--jobs", "1")[0] == 0
+    process = subprocess.Popen(
+        [sys.executable, "-m", "glocal", *words, "--out", "a"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    lines = Path("a/fedavg/metrics.jsonl")
+    while process.poll() is None and not (lines.exists() and lines.read_text().count("\n") > 4):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130, err
+    assert err.splitlines()[-1] == "glocal: stopped; go on with: glocal resume a"
+    assert not Path("a/result.json").exists()
+    assert command("resume", "a", "--jobs", "1")[0] == 0
+    assert same(Path("whole"), Path("a"), ["result.json"])
+    for method in ("fedavg", "ditto"):
+        assert same(Path("whole") / method, Path("a") / method)
+
+
+@pytest.fixture
+def stopped(command: Glocal, monkeypatch: pytest.MonkeyPatch) -> Glocal:
+    """A run of fedavg in ``a``, stopped after its third round; undisturbed, in ``whole``."""
+    assert command("run", "fedavg", *SMALL, "--out", "whole")[0] == 0
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3)
+        assert command("run", "fedavg", *SMALL, "--out", "a")[0] == 130
+    return command
+
+
+def test_a_damaged_newest_checkpoint_is_noticed_and_the_one_before_it_used(stopped: Glocal) -> None:
+    newest = max(Path("a/checkpoints/repeat-1").glob("*.safetensors"))
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 4
+    newest.write_bytes(content)
+    code, _, err = stopped("resume", "a")
+    assert code == 0
+    assert err.count("\n") == 1
+    assert "00000003" in err
+    assert "its checksum is wrong" in err
+    assert "00000002 is used instead" in err
+    assert same(Path("whole"), Path("a"))
+
+
+def test_without_any_good_checkpoint_a_run_begins_anew(stopped: Glocal) -> None:
+    for file in Path("a/checkpoints").rglob("*.safetensors"):
+        file.write_bytes(b"")
+    code, _, err = stopped("resume", "a")
+    assert code == 0
+    assert "begins anew" in err
+    assert same(Path("whole"), Path("a"))
+
+
+def test_what_is_finished_is_finished(stopped: Glocal) -> None:
+    before = {p: p.stat().st_mtime_ns for p in Path("whole").iterdir()}
+    code, out, err = stopped("resume", "whole")
+    assert (code, err) == (0, "")
+    assert "is finished" in out
+    assert {p: p.stat().st_mtime_ns for p in Path("whole").iterdir()} == before
+
+
+def test_what_cannot_be_resumed_is_refused_in_a_sentence(stopped: Glocal) -> None:
+    Path("empty").mkdir()
+    shutil.copytree("a", "foreign")
+    text = Path("foreign/settings.toml").read_text()
+    Path("foreign/settings.toml").write_text(text.replace('"fedavg"', '"fedavg(lr=0.2)"'))
+    cases = {
+        "nowhere": "there is no folder nowhere",
+        "empty": "there is no run in empty",
+        "foreign": "of another training",
+    }
+    for folder, says in cases.items():
+        code, out, err = stopped("resume", folder)
+        assert (code, out, err.count("\n")) == (2, "", 1), err
+        assert says in err
+    changed = text.replace('fingerprint = "', 'fingerprint = "0')
+    Path("foreign/settings.toml").write_text(changed)
+    assert "has changed since" in stopped("resume", "foreign")[2]
+    for content in (b"\xff\x00", b"method = 3", b'method = "fedavg"\nrounds = "x"\n', b""):
+        Path("foreign/settings.toml").write_bytes(content)
+        code, _, err = stopped("resume", "foreign")
+        assert (code, err.count("\n")) == (2, 1), err
+    for content in (b"\xff", b"methods = 3", b'methods = ["fedavg"]\nfolders = []\nchoose = 1\n'):
+        Path("empty/comparison.toml").write_bytes(content)
+        code, _, err = stopped("resume", "empty")
+        assert (code, err.count("\n")) == (2, 1), err
+        assert "comparison.toml is damaged" in err
+
+
+def test_a_run_killed_before_its_first_file_is_no_run(command: Glocal) -> None:
+    Path("a").mkdir()
+    Path("a/.lock").touch()
+    Path("a/.settings.toml.part").write_text("meth")
+    assert "there is no run in a" in command("resume", "a")[2]
+    assert command("run", "fedavg", *SMALL, "--out", "a")[0] == 0
+    assert sorted(p.name for p in Path("a").iterdir()) == sorted([*FILES, "settings.toml"])
+
+
+def test_a_refused_resume_leaves_everything_as_it_was(stopped: Glocal) -> None:
+    file = Path("a/settings.toml")
+    good = file.read_text()
+    before = Path("a/metrics.jsonl").read_bytes()
+    assert before.count(b"\n") == 3
+    changes = {
+        "rounds = 4": "rounds = 5",
+        "seed = 0": "seed = 1",
+        'model = "mlp(8)"': 'model = "mlp(9)"',
+        'engine = "auto"': 'engine = "auto"\naugment = "flip"',
+        'schema = "1"': 'schema = "7"',
+    }
+    for old, new in changes.items():
+        assert old in good
+        file.write_text(good.replace(old, new))
+        code, out, err = stopped("resume", "a")
+        assert (code, out, err.count("\n")) == (2, "", 1), (new, err)
+        assert "Then go on" not in err
+        assert Path("a/metrics.jsonl").read_bytes() == before
+    file.write_text(good)
+    assert stopped("resume", "a", "--diverged", "skipp")[0] == 2
+    assert stopped("resume", "a")[0] == 0
+    assert same(Path("whole"), Path("a"))
+
+
+def test_a_model_whose_code_changed_is_refused(
+    command: Glocal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 10)
+    def forward(self, x):
+        return self.layer(torch.relu(x.flatten(1)))
+"""
+    Path("net.py").write_text(code)
+    words = [*SMALL]
+    words[words.index("--model") + 1] = "net.py:Net"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        assert command("run", "fedavg", *words, "--out", "a")[0] == 130
+    Path("net.py").write_text(code.replace("relu", "tanh"))
+    found, _, err = command("resume", "a")
+    assert (found, "of another training" in err) == (2, True)
+    Path("net.py").write_text(code)
+    assert command("resume", "a")[0] == 0
+
+
+def test_damaged_checkpoints_do_not_push_out_new_ones(
+    stopped: Glocal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file in Path("a/checkpoints/repeat-1").glob("*.safetensors"):
+        file.write_bytes(b"damaged")
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        assert stopped("resume", "a")[0] == 130
+    found = sorted(p.name[:8] for p in Path("a/checkpoints/repeat-1").glob("*.safetensors"))
+    assert found == ["00000001", "00000002"]
+
+
+def test_figures_of_a_finished_run_are_given_again(stopped: Glocal) -> None:
+    code, out, _ = stopped("resume", "whole", "--json", "-")
+    assert code == 0
+    assert out.encode() == Path("whole/result.json").read_bytes()
+    assert stopped("resume", "whole", "--json", "x.json")[0] == 0
+    assert Path("x.json").read_bytes() == Path("whole/result.json").read_bytes()
+    Path("whole/result.json").write_text("[]")
+    code, _, err = stopped("resume", "whole")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_diverged_is_remembered(command: Glocal, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command("run", "fedavg(lr=1e30)", *SMALL, "--out", "a")[0] == 2
+    code, _, err = command("resume", "a", "--diverged", "skip")
+    assert code == 2
+    assert "--diverged skip" not in err  # nothing finite is left: that would not help
+    assert 'diverged = "skip"' in Path("a/settings.toml").read_text()
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "../x", "/x", "a/b", 3])
+def test_a_hostile_comparison_reaches_nothing_outside(command: Glocal, name: Any) -> None:
+    Path("host/checkpoints").mkdir(parents=True)
+    Path("host/checkpoints/precious.txt").write_text("")
+    Path("host/cmp").mkdir()
+    shown = f'"{name}"' if isinstance(name, str) else name
+    Path("host/cmp/comparison.toml").write_text(
+        f'methods = ["fedavg"]\nfolders = [{shown}]\nchoose = false\n[settings]\nrounds = 2\n'
+    )
+    for finished in (False, True):
+        if finished:
+            Path("host/cmp/result.json").write_text("{}")
+        code, _, err = command("resume", "host/cmp")
+        assert (code, err.count("\n")) == (2, 1)
+        assert "comparison.toml is damaged" in err
+        assert Path("host/checkpoints/precious.txt").exists()
+
+
+def test_odd_folders_are_one_line(stopped: Glocal) -> None:
+    shutil.copytree("a", "b")
+    Path("b/metrics.jsonl").unlink()
+    Path("b/metrics.jsonl").mkdir()
+    shutil.copytree("a", "c")
+    shutil.rmtree("c/checkpoints")
+    Path("c/checkpoints").write_text("")
+    for folder in ("b", "c"):
+        code, _, err = stopped("resume", folder)
+        assert (code, err.count("\n")) == (2, 1), err
+
+
+def test_forged_facts_are_refused(stopped: Glocal) -> None:
+    series = Series(Path("a/checkpoints/repeat-1"))
+    kept = series.newest()
+    assert kept is not None
+    forged = [
+        (99, kept.facts),
+        (3, {**kept.facts, "history": [1, 2, 3]}),
+        (3, {**kept.facts, "history": []}),
+        (3, {**kept.facts, "ledger": {"up": [], "down": []}}),
+        (3, {**kept.facts, "stage": 7}),
+    ]
+    for number, facts in forged:
+        shutil.rmtree("x", ignore_errors=True)
+        shutil.copytree("a", "x")
+        shutil.rmtree("x/checkpoints/repeat-1")
+        Series(Path("x/checkpoints/repeat-1")).write(number, facts, kept.trees)
+        code, _, err = stopped("resume", "x")
+        assert (code, err.count("\n")) == (2, 1), err
+        assert "does not fit" in err
+
+
+def test_other_versions_are_told(stopped: Glocal) -> None:
+    file = Path("a/settings.toml")
+    file.write_text(file.read_text().replace(f'torch = "{torch.__version__}"', 'torch = "1.0"'))
+    code, _, err = stopped("resume", "a")
+    assert code == 0
+    assert f"torch 1.0 → {torch.__version__}" in err
+
+
+def test_two_writers_of_one_folder(stopped: Glocal) -> None:
+    with locks.hold(Path("a")):
+        for words in (["resume", "a"], ["run", "fedavg", *SMALL, "--out", "a"]):
+            code, out, err = stopped(*words)
+            assert (code, out, err.count("\n")) == (2, "", 1)
+            assert "another process is writing to a" in err
+    assert (
+        "go on with what is there by 'glocal resume a'"
+        in stopped("run", "fedavg", *SMALL, "--out", "a")[2]
+    )
+
+
+def test_of_two_runs_started_into_one_folder_one_is_refused(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "glocal", "run", "fedavg", *SMALL, "--out", str(tmp_path / "a")]
+    both = [
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [process.communicate()[1] for process in both]
+    assert sorted(process.returncode for process in both) == [0, 2], said
+    (refused,) = [text for text in said if text]
+    assert refused.count("\n") == 1
+    assert (tmp_path / "a" / "result.json").exists()
+
+
+def _can_mount() -> bool:
+    words = ["unshare", "-rm", "sh", "-c", "mount -t tmpfs none /mnt"]
+    try:
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not _can_mount(), reason="needs a name space in which it may mount")
+def test_a_full_disk_ends_a_run_in_a_line_and_the_last_checkpoint_is_good(tmp_path: Path) -> None:
+    glocal_ = f"{sys.executable} -m glocal"
+    words = f"superfed-mm {' '.join(SMALL)}".replace("(", "'('").replace(")", "')'")
+    script = f"""
+    mkdir disk && mount -t tmpfs -o size=150k none disk || exit 99
+    {glocal_} run {words} --out whole >/dev/null || exit 98
+    {glocal_} run {words} --out disk/a 2>err
+    echo $? >code
+    ls disk/a/checkpoints/repeat-1 >kept
+    mount -o remount,size=20m disk && {glocal_} resume disk/a >/dev/null || exit 97
+    cp -r disk/a a
+    """
+    found = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert (tmp_path / "code").read_text() == "2\n"
+    err = (tmp_path / "err").read_text()
+    assert err.count("\n") == 1
+    assert "No space left on device" in err
+    assert "glocal resume disk/a" in err
+    assert (tmp_path / "kept").read_text().count(".safetensors") >= 1
+    assert same(tmp_path / "whole", tmp_path / "a")
+
+
+def test_the_yardstick_goes_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fed = glocal.load("digits", clients=6)
+    here = Order(model="mlp(8)", yardstick="local(max_epochs=4)").place(fed, 0)
+    alone = alone_of("local(max_epochs=4)")
+    assert isinstance(alone, Alone)
+    # Blocks of two clients each, so that some are done when it stops.
+    parameters = tree.count(here.task.params)
+    monkeypatch.setattr(
+        "glocal.experiment.baseline.BLOCK_BYTES", 4 * parameters * len(alone.rates) * 3 * 2
+    )
+    whole = measure(here.task, here.fed, here.engine, alone, 0)
+    for epochs in (1, 5, 6, 8):
+        asked = iter(range(100))
+        folder = tmp_path / str(epochs)
+
+        def stop(asked: Any = asked, epochs: int = epochs) -> bool:
+            return next(asked) + 1 == epochs
+
+        keeping = Keeping(folder, 1, stop=stop)
+        with pytest.raises(Stopped):
+            measure(here.task, here.fed, here.engine, alone, 0, keeper=keeping.epochs(0, "x"))
+        ticks: list[int] = []
+        again = measure(
+            *(here.task, here.fed, here.engine, alone, 0, lambda done, _, t=ticks: t.append(done)),
+            keeper=Keeping(folder, stop=lambda: False).epochs(0, "x"),
+        )
+        assert ticks[0] > epochs - 1
+        for name in ("rate", "epoch", "val_accuracy", "val_loss"):
+            assert torch.equal(getattr(again, name), getattr(whole, name)), (epochs, name)
+        assert all(torch.equal(again.models[k], whole.models[k]) for k in whole.models)
+
+
+def test_fit_goes_on_from_a_folder_of_checkpoints(tmp_path: Path) -> None:
+    fed = glocal.load("digits", clients=6)
+    given: dict[str, Any] = {"model": "mlp(8)", "rounds": 5, "yardstick": ALONE, "fraction": 0.5}
+    whole = glocal.fit("lg-fedavg(warmup=2)+yogi(lr=0.1)", fed, **given)
+    seen: list[int] = []
+
+    def interrupted(line: dict[str, Any]) -> None:
+        if line["round"] == 4:
+            raise KeyboardInterrupt
+
+    keeping = Keeping(tmp_path / "c", every=1)
+    spec = "lg-fedavg(warmup=2)+yogi(lr=0.1)"
+    with pytest.raises(KeyboardInterrupt):
+        glocal.fit(spec, fed, **given, checkpoints=keeping, on_line=interrupted)
+    again = glocal.fit(
+        spec, fed, **given, checkpoints=tmp_path / "c", on_line=lambda line: seen.append(line)
+    )
+    assert [line["round"] for line in seen] == [1, 2, 3, 4, 5]
+    assert again.history == whole.history == seen
+    assert again.summary == whole.summary
+    assert all(torch.equal(again.model[k], whole.model[k]) for k in whole.model)
+    others: list[tuple[Any, dict[str, Any]]] = [
+        (spec, {"rounds": 6}),
+        (spec, {"losses": lambda logits, y: 0.5 * cross_entropy(logits, y)}),
+        (spec, {"augment": flip()}),
+        (resolve("fedavg"), {"name": spec}),
+        (spec.replace("0.1", "0.2"), {"name": spec}),
+    ]
+    for method, change in others:
+        with pytest.raises(GlocalError, match="of another training"):
+            glocal.fit(method, fed, **{**given, **change}, checkpoints=tmp_path / "c")
+
+
+def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path) -> None:
+    Series(tmp_path / "repeat-1").write(1, {"format": 99}, {})
+    with pytest.raises(GlocalError, match=r"another version \(format 99"):
+        Keeping(tmp_path).rounds(0, "x").last()
+
+
+@pytest.mark.parametrize("wrong", [{"every": -1}, {"keep": 0}, {"every": True}, {"keep": 1.5}])
+def test_odd_numbers_of_checkpoints_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(GlocalError, match="of checkpoints must be a whole number"):
+        Keeping(tmp_path, **wrong)
+
+
+def test_by_default_checkpoints_cost_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    keeper = Keeping(tmp_path, stop=lambda: False).rounds(0, "x")
+    written: list[int] = []
+
+    def write(number: int, facts: Any, trees: Any) -> None:
+        written.append(number)
+        clock[0] += 1.0  # a write takes a second
+
+    monkeypatch.setattr(Series, "write", lambda self, *given: write(*given))
+    for number in range(1, 101):
+        clock[0] += 0.5  # and a round half of one
+        keeper.after(number, lambda: ({}, {}), last=number == 100)
+    assert written == [1, 41, 81, 100]
