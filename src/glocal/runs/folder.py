@@ -29,15 +29,15 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from glocal.runs import locks
 from glocal.core.errors import GlocalError, NoRoomError
+from glocal.runs import locks
 from glocal.training.checkpoint_files import flush_folder
 
 if TYPE_CHECKING:
-    from glocal.training.client_state.store import ClientStore
     from glocal.data.federation import Federation
     from glocal.experiment.fit import Run
     from glocal.runs.settings import Settings
+    from glocal.training.client_state.store import ClientStore
 
 SCHEMA = 1
 

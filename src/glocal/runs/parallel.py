@@ -24,18 +24,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from glocal.experiment import memory_estimate as limits
-from glocal.training.checkpoint import Keeping
 from glocal.core.errors import ClientError, GlocalError
+from glocal.core.interrupts import Stopped
+from glocal.core.progress import Report, to_stderr
+from glocal.experiment import memory_estimate as limits
+from glocal.experiment.config import Order, itself
 from glocal.experiment.fit import Run, assembled, fit
+from glocal.experiment.repeat import Repeat, threads_for
+from glocal.methods import resolve
+from glocal.runs.folder import slug
 from glocal.runs.locks import hold
 from glocal.slots.method import Plan, as_plan
-from glocal.methods import resolve
-from glocal.experiment.config import Order, itself
-from glocal.core.progress import Report, to_stderr
-from glocal.experiment.repeat import Repeat, threads_for
-from glocal.runs.folder import slug
-from glocal.core.interrupts import Stopped
+from glocal.training.checkpoint import Keeping
 from glocal.training.loop import Progress
 
 if TYPE_CHECKING:

@@ -18,22 +18,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glocal.training import server
 from glocal.core import tree
-from glocal.training.client_state.store import ClientStore
-from glocal.data.federation import Federation
 from glocal.core.errors import GlocalError
+from glocal.core.types import Params, Tree
+from glocal.data.federation import Federation
 from glocal.evaluation.communication import Ledger
-from glocal.slots.method import Plan, as_plan
-from glocal.methods import resolve
 from glocal.experiment.config import Order, itself
-from glocal.experiment.setup import Place
 from glocal.experiment.repeat import Trained
+from glocal.experiment.setup import Place
+from glocal.methods import resolve
 from glocal.runs.folder import COMPARISON, SCHEMA, unfinished
 from glocal.runs.settings import Settings
 from glocal.runs.settings import read as read_settings
+from glocal.slots.method import Plan, as_plan
+from glocal.training import server
+from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Progress, Training
-from glocal.core.types import Params, Tree
 
 FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors")
 

@@ -4,7 +4,8 @@ A file has the same names as the options. What a run writes to ``settings.toml``
 its tables of facts (versions, what was chosen by rule) are for reading and are passed over.
 
 The types of the fields are the one place that says what a setting may be: files are checked against
-them by pydantic, all of a file at once, and settings made in Python by :mod:`glocal.core.validation`.
+them by pydantic, all of a file at once, and settings made in Python by
+:mod:`glocal.core.validation`.
 """
 
 from __future__ import annotations
@@ -259,8 +260,8 @@ def augmentation(text: str | None) -> Any:
     """``crop(4)+flip`` as a keyed augmentation."""
     if text is None:
         return None
-    from glocal.nn import augment
     from glocal.core.spec import parse_call, split_plus
+    from glocal.nn import augment
 
     steps = []
     for part in split_plus(text):
