@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 
 from glocal.cli import app as cli
 from glocal.cli.commands.adapt import adapted, recorded
-from glocal.core import tree
+from glocal.core import files, tree
 from glocal.core.errors import GlocalError
 from glocal.core.progress import silent
 from glocal.evaluation.evaluate import Outcome
@@ -27,7 +27,6 @@ from glocal.experiment.fit import Run, fit
 from glocal.experiment.repeat import judge
 from glocal.methods import resolve
 from glocal.report import figures as plot
-from glocal.runs import folder as runs
 from glocal.runs.restore import Restored, restore
 from glocal.slots.method import as_plan
 from glocal.studies import retraining as further
@@ -115,7 +114,7 @@ def test_a_folder_gives_what_the_run_ended_with(method: str, data: Path, tmp_pat
     _command(["run", method, "--data", str(data), *QUICK, "--out", str(tmp_path / "run")])
     (one,) = restore(tmp_path / "run")
     assert one.trained.progress.round == 3
-    now = runs.plain(list(adapted(one, ONE, silent).clients))
+    now = files.plain(list(adapted(one, ONE, silent).clients))
     for then, row in zip(one.files.clients, now, strict=True):
         assert {k: row[k] for k in then} == then
 
@@ -124,8 +123,8 @@ def test_a_folder_gives_what_the_run_ended_with(method: str, data: Path, tmp_pat
 def test_adapting_later_is_adapting_at_once(method: str, compared: Path) -> None:
     (one,) = restore(compared / method)
     run = adapted(one, TWO, silent)
-    assert runs.plain(run.summary) == one.files.summary
-    assert runs.plain(list(run.clients)) == one.files.clients
+    assert files.plain(run.summary) == one.files.summary
+    assert files.plain(list(run.clients)) == one.files.clients
     assert recorded(one, run) == {"repeats": 1, "largest_difference": 0.0}
 
 
@@ -133,13 +132,13 @@ def test_a_run_under_attack(data: Path, tmp_path: Path) -> None:
     """Who was malicious, and what the honest clients have, as the run said it."""
     asked = {"method": "fedavg", "data": str(data), "clients": 5, "model": "mlp(8)", "rounds": 2}
     asked |= {"yardstick": "local(lr=0.1, max_epochs=2)", "adapt": ONE}
-    (tmp_path / "a.toml").write_text(runs.toml({**asked, "attack": "backdoor(share=0.4)"}))
+    (tmp_path / "a.toml").write_text(files.toml({**asked, "attack": "backdoor(share=0.4)"}))
     _command(["run", str(tmp_path / "a.toml"), "--out", str(tmp_path / "run")])
     (one,) = restore(tmp_path / "run")
     run = adapted(one, ONE, silent)
     assert len(run.summary["attack"]["malicious"]) == 2
-    assert runs.plain(run.summary) == one.files.summary
-    assert runs.plain(list(run.clients)) == one.files.clients
+    assert files.plain(run.summary) == one.files.summary
+    assert files.plain(list(run.clients)) == one.files.clients
 
 
 def test_the_first_of_several_repeats(glocal: Command, data: Path) -> None:

@@ -16,12 +16,12 @@ from sklearn.datasets import load_digits
 
 from glocal.cli import app as cli
 from glocal.cli.commands.fairness import DEFAULT, check_metric, direction, in_words
+from glocal.core import files
 from glocal.core.errors import GlocalError
 from glocal.evaluation.metrics import fairness
 from glocal.evaluation.summary import FIGURES, against, fairness_against
 from glocal.methods import resolve
 from glocal.report import figures as plot
-from glocal.runs import folder as runs
 from glocal.runs import parallel as workers
 
 SOME = np.random.default_rng(0).uniform(0.5, 1.0, (2, 5, 12))
@@ -89,7 +89,7 @@ def test_clients_without_a_value_are_left_out_also_after_json() -> None:
     found = fairness_against(mine, base)
     without = [summary(np.delete(t, 3, axis=1)) for t in SOME]
     assert found == fairness_against(*without)
-    assert found == fairness_against(runs.plain(mine), runs.plain(base))
+    assert found == fairness_against(files.plain(mine), files.plain(base))
     few = fairness_against(*(summary(t[:1]) for t in gaps))
     assert few["mean"]["low"] == pytest.approx(
         fairness_against(*(summary(np.delete(t[:1], 3, axis=1)) for t in SOME))["mean"]["low"]

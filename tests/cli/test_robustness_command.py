@@ -16,9 +16,9 @@ from glocal.cli import app as cli
 from glocal.cli.commands.robustness import DEFAULT_ATTACKS, NO_ATTACK, defaults, show
 from glocal.core.progress import silent
 from glocal.evaluation.summary import Table
+from glocal.experiment import result_files
 from glocal.experiment.attack_report import chance, honest_summary
 from glocal.methods import resolve
-from glocal.runs import folder as runs
 from glocal.runs import parallel as workers
 from glocal.runs.settings import Settings
 from glocal.training import attacks
@@ -93,7 +93,7 @@ def test_processes_give_the_same_and_know_the_yardsticks(
 
     monkeypatch.setattr(workers, "ProcessPoolExecutor", Pool)
     ((_, second),) = workers.train_all(["fedavg"], two, fed, silent, alone=first.alone)
-    assert runs.result({"": first}) == runs.result({"": second})
+    assert result_files.result({"": first}) == result_files.result({"": second})
     assert dealt == ["fedavg", "fedavg"]
 
 

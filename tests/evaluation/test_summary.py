@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+from glocal.core.files import plain
 from glocal.data.federation import Federation
 from glocal.data.split import from_counts
 from glocal.evaluation.communication import Ledger
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Table, Trial, against, client_table, pool_is_valid, summarise
-from glocal.runs.folder import plain
 
 
 def fed(shift_only: bool = True) -> Federation:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glocal.core import files
 from glocal.core.errors import GlocalError
 from glocal.runs import folder as runs
 
@@ -18,28 +19,28 @@ VALUE = LEAF | st.booleans() | st.lists(TEXT) | st.dictionaries(TEXT, LEAF | st.
 
 @given(st.dictionaries(TEXT, VALUE))
 def test_toml_reads_back(values):
-    assert tomllib.loads(runs.toml(values)) == values
+    assert tomllib.loads(files.toml(values)) == values
 
 
 def test_toml_leaves_out_what_is_none():
-    assert tomllib.loads(runs.toml({"a": None, "t": {"b": None, "c": [1]}})) == {"t": {"c": [1]}}
+    assert tomllib.loads(files.toml({"a": None, "t": {"b": None, "c": [1]}})) == {"t": {"c": [1]}}
 
 
 def test_json_has_no_nan_and_says_null():
-    shown = json.loads(runs.dump(runs.plain({"a": math.nan, "b": [math.inf, 1.5], "c": (True,)})))
+    shown = json.loads(files.dump(files.plain({"a": math.nan, "b": [math.inf, 1.5], "c": (True,)})))
     assert shown == {"a": None, "b": [None, 1.5], "c": [True]}
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     file = tmp_path / "result.json"
-    runs.write(file, b"old")
+    files.write(file, b"old")
 
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(GlocalError, match="No space left"):
-        runs.write(file, b"new")
+        files.write(file, b"new")
     assert file.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 

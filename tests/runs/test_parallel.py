@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from glocal.core import files
 from glocal.core.errors import GlocalError
 from glocal.core.progress import silent
-from glocal.runs import folder as runs
+from glocal.experiment import result_files
 from glocal.runs import parallel as workers
 from glocal.runs.settings import Settings
 
@@ -37,7 +38,7 @@ def trained(settings: Settings) -> tuple[bytes, dict[str, Any], list[tuple[str, 
         )
     )
     assert list(done) == SPECS
-    return runs.dump(runs.result(done)), done, lines
+    return files.dump(result_files.result(done)), done, lines
 
 
 def test_processes_give_the_same_bits() -> None:

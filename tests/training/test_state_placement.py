@@ -24,10 +24,10 @@ from glocal.experiment.client_footprint import Client
 from glocal.experiment.config import Order
 from glocal.methods import resolve
 from glocal.methods.ditto import ditto
-from glocal.runs import stream
 from glocal.runs.restore import restore
 from glocal.slots.method import Plan, Stage, as_plan
 from glocal.training.checkpoint import Keeping
+from glocal.training.client_state import export
 from glocal.training.client_state import placement as storage
 from glocal.training.client_state.disk import SlotFile
 from glocal.training.client_state.init import Making
@@ -180,7 +180,7 @@ def test_a_run_may_change_its_place(tmp_path: Path) -> None:
 def test_a_run_folder_has_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is read back to the same."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stream, "CHUNK_BYTES", 5000)  # some clients at a time
+    monkeypatch.setattr(export, "CHUNK_BYTES", 5000)  # some clients at a time
     for states in ("device", "disk"):
         words = f"glocal run apfl --clients 8 --partition iid --model logistic --rounds 3 \
             --sampled 3 --yardstick local(lr=0.1,max_epochs=1) --states {states} --out {states} \

@@ -11,12 +11,14 @@ from typing import Any
 from torch import Tensor
 
 from glocal.core.errors import GlocalError, shown
+from glocal.core.files import make_folder
 from glocal.core.progress import Report, reporter
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.evaluation.summary import Table, Trial, client_table, summarise
 from glocal.experiment import ensemble as newtest
 from glocal.experiment import memory_estimate as limits
+from glocal.experiment import result_files
 from glocal.experiment.adaptation import Public
 from glocal.experiment.adaptation_report import add_adapted
 from glocal.experiment.attack_report import add_attack
@@ -68,9 +70,10 @@ class Run:
 
     def save(self, folder: str | Path) -> None:
         """Write ``result.json`` and the models to a new folder."""
-        from glocal.runs import folder as runs
-
-        runs.save(self, runs.prepare(Path(folder)))
+        path = make_folder(Path(folder))
+        if any(path.iterdir()):
+            raise GlocalError(f"the folder {path} is not empty: choose another.")
+        result_files.save(self, path)
 
     def __repr__(self) -> str:
         """The verdict in a line."""

@@ -48,7 +48,7 @@ def _figure(width: float, height: float) -> Figure:
 def _save(figure: Figure, path: Path, title: str, note: str) -> None:
     from PIL import Image  # comes with matplotlib
 
-    from glocal.runs.folder import write
+    from glocal.core.files import write
 
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     figure.supxlabel(note, x=0.01, ha="left", fontsize=7.5, color=GREY)

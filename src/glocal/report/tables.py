@@ -441,16 +441,16 @@ def _draw_labels(fed: Federation) -> None:
 
 def bench_table(repeats: int, json: Path | None) -> None:
     """Run the benchmark and print its table."""
+    from glocal.core import files
     from glocal.core.progress import reporter
-    from glocal.runs import folder as runs
     from glocal.studies.bench import HEADER, render, run_bench
 
     with reporter(None) as report:
         found = run_bench(repeats=repeats, progress=report)
     if json is not None and str(json) == "-":
-        sys.stdout.write(runs.dump(runs.plain(found)).decode())
+        sys.stdout.write(files.dump(files.plain(found)).decode())
         return
     if json is not None:
-        runs.write(json, runs.dump(runs.plain(found)))
+        files.write(json, files.dump(files.plain(found)))
     rows = render(found)
     table(HEADER, rows)

@@ -17,8 +17,6 @@ to the folder holds its lock (:mod:`glocal.runs.locks`).
 from __future__ import annotations
 
 import json
-import math
-import os
 import platform
 import re
 import shutil
@@ -29,17 +27,15 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from glocal.core.errors import GlocalError, NoRoomError
+from glocal.core.errors import GlocalError
+from glocal.core.files import make_folder, no_room, plain, toml, write
+from glocal.experiment.result_files import SCHEMA, save
 from glocal.runs import locks
-from glocal.training.checkpoint_files import flush_folder
 
 if TYPE_CHECKING:
     from glocal.data.federation import Federation
     from glocal.experiment.fit import Run
     from glocal.runs.settings import Settings
-    from glocal.training.client_state.store import ClientStore
-
-SCHEMA = 1
 
 COMPARISON = "comparison.toml"
 """In the folder of a comparison: its methods, and the folder of each."""
@@ -71,21 +67,13 @@ def beside(path: Path) -> Path:
 
 def prepare(folder: Path) -> Path:
     """Make the folder, before anything is trained; refuse what is there already."""
-    if folder.exists() and not folder.is_dir():
-        raise GlocalError(f"the output folder {folder} is a file: choose another name.")
     if folder.is_dir() and locks.held(folder):
         raise GlocalError(
             f"another process is writing to {folder}: wait until it ends, or choose another folder."
         )
     if folder.is_dir():
         refuse_taken(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GlocalError(
-            f"the output folder {folder} cannot be made ({error.strerror}): choose another."
-        ) from error
-    return folder
+    return make_folder(folder)
 
 
 def plain_name(name: object) -> bool:
@@ -204,129 +192,6 @@ def clear(folder: Path) -> None:
     """Remove the checkpoints of a run or comparison that is finished, and its locks."""
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     (folder / locks.NAME).unlink(missing_ok=True)
-
-
-def save(run: Run, folder: Path) -> None:
-    """``result.json`` and the models."""
-    from safetensors.torch import save as encode
-
-    from glocal.core import tree
-    from glocal.experiment import synthetic as outcome
-
-    write(folder / "final.safetensors", encode(_storable(run.model)))
-    store = run.trained.progress.clients if run.trained else None
-    if store is not None and store.settled_file() is not None:
-        _stream(folder / "clients.safetensors", store)
-    else:
-        write(folder / "clients.safetensors", encode(_storable(dict(tree.flatten(run.states)))))
-    if run.made is not None:
-        outcome.save(run.made, int(run.data["classes"]), folder)
-    write(folder / "result.json", dump(result({run.method: run})))
-
-
-def _stream(path: Path, store: ClientStore) -> None:
-    """Clients' states that are on disk, some at a time."""
-    from glocal.runs import stream
-
-    file = store.settled_file()
-    assert file is not None
-    ids = store.seen.nonzero().flatten()
-    try:
-        stream.write(path, ids, file.like, lambda some: store.rows_of(some.to(store.device)))
-    except OSError as error:
-        raise no_room(path, error) from error
-
-
-def _storable(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-
-
-def result(runs: Mapping[str, Run]) -> dict[str, Any]:
-    """What ``--json`` writes: the same for the same seed, so there are no times in it."""
-    return {
-        "schema": SCHEMA,
-        "data": plain(next(iter(runs.values())).data),
-        "methods": {
-            name: {"summary": plain(run.summary), "clients": plain(list(run.clients))}
-            for name, run in runs.items()
-        },
-    }
-
-
-def read_result(file: Path) -> bytes:
-    """What a finished run's ``result.json`` holds; refuses what is none."""
-    try:
-        content = file.read_bytes()
-        found = json.loads(content)
-    except (OSError, ValueError) as error:
-        raise GlocalError(
-            f"{file} is damaged ({error}): train anew into another folder."
-        ) from error
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA or "methods" not in found:
-        raise GlocalError(f"{file} is no result of this version: train anew into another folder.")
-    return content
-
-
-def dump(value: Any) -> bytes:
-    """JSON with an end of line."""
-    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
-def plain(value: Any) -> Any:
-    """What JSON can hold; numbers that are not finite become null."""
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, str | int | bool | None) else str(value)
-
-
-def toml(values: Mapping[str, Any]) -> str:
-    """Values as lines and tables at the end; what is none is left out, as TOML has no null."""
-    present = {k: v for k, v in values.items() if v is not None}
-    lines = [f"{_quoted(k)} = {_inline(v)}" for k, v in present.items() if not isinstance(v, dict)]
-    for name, table in present.items():
-        if isinstance(table, dict):
-            inside = [f"{_quoted(k)} = {_inline(v)}" for k, v in table.items() if v is not None]
-            lines += ["", f"[{_quoted(name)}]", *inside]
-    return "\n".join(lines) + "\n"
-
-
-def _inline(value: Any) -> str:
-    if isinstance(value, dict):
-        pairs = [f"{_quoted(k)} = {_inline(v)}" for k, v in value.items() if v is not None]
-        return "{" + ", ".join(pairs) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_inline(v) for v in value if v is not None) + "]"
-    # JSON's texts, numbers, true and false are TOML's too, but for the DEL character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _quoted(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _inline(key)
-
-
-def write(path: Path, content: bytes) -> None:
-    """Whole or not at all: write beside, flush to disk, rename."""
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        flush_folder(path.parent)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise no_room(path, error) from error
-
-
-def no_room(path: Path, error: OSError) -> NoRoomError:
-    """The error for what cannot be written."""
-    return NoRoomError(f"{path} cannot be written ({error.strerror}): is there room?")
 
 
 def versions() -> dict[str, str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from glocal.core.errors import GlocalError
-from glocal.runs.folder import SCHEMA
+from glocal.experiment.result_files import SCHEMA
 from glocal.runs.settings import FACTS, Settings
 
 STATES = ("finished", "running", "stopped", "damaged")

@@ -25,9 +25,10 @@ from glocal.data.federation import Federation
 from glocal.evaluation.communication import Ledger
 from glocal.experiment.config import Order, itself
 from glocal.experiment.repeat import Trained
+from glocal.experiment.result_files import SCHEMA
 from glocal.experiment.setup import Place
 from glocal.methods import resolve
-from glocal.runs.folder import COMPARISON, SCHEMA, unfinished
+from glocal.runs.folder import COMPARISON, unfinished
 from glocal.runs.settings import Settings
 from glocal.runs.settings import read as read_settings
 from glocal.slots.method import Plan, as_plan

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from glocal.core.errors import GlocalError, unknown
-from glocal.runs.folder import plain
+from glocal.core.files import plain
 
 Clients = Sequence[Mapping[str, Any]]
 

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from glocal.core.errors import NoRoomError
+from glocal.core.files import flush_folder
 from glocal.core.types import Tree
 
 _FILE = re.compile(r"(\d{8})-([0-9a-f]{64})\.safetensors")
@@ -107,17 +108,6 @@ class Series:
 
 class _DamagedError(Exception):
     """Not what was written."""
-
-
-def flush_folder(folder: Path) -> None:
-    """A renamed file survives a power failure only once its folder is on disk too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError:  # pragma: no cover - some file systems cannot, and need not
-        pass
-    finally:
-        os.close(handle)
 
 
 def _write(file: BinaryIO, facts: Mapping[str, Any], trees: Tree) -> str:

@@ -82,13 +82,13 @@ def adapt(
       glocal adapt runs/2026-01-31-120000-compare --again --without --picture adapted.png
     """
     from glocal.cli.app import check_json
+    from glocal.core import files
     from glocal.core.progress import reporter
     from glocal.experiment.adaptation import techniques
     from glocal.experiment.choice import CHOICE, choice
     from glocal.experiment.repeat import threads_for
     from glocal.experiment.synthetic import load
     from glocal.report import figures as plot
-    from glocal.runs import folder as runs
     from glocal.runs.restore import restore
     from glocal.studies.retraining import among
 
@@ -120,10 +120,10 @@ def adapt(
     everybody = {**done, CHOICE: choice(done, found[0].fed)}
     everything = result(everybody, more)
     if str(json) == "-":
-        sys.stdout.write(runs.dump(everything).decode())
+        sys.stdout.write(files.dump(everything).decode())
     else:
         if json is not None:
-            runs.write(json, runs.dump(everything))
+            files.write(json, files.dump(everything))
         show(everybody, more)
     if picture is not None:
         plot.adaptation(everything, picture)
@@ -230,13 +230,14 @@ def trained_without(one: Restored, run: Run, report: Report) -> dict[str, Any]:
 
 def result(done: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """What ``--json`` writes: as of ``compare``, and what else was asked for, by method."""
-    from glocal.runs import folder as runs
+    from glocal.core import files
+    from glocal.experiment import result_files
 
     first = next(iter(done.values()))
     return {
-        **runs.result(done),
-        "settings": runs.plain(first.settings),
-        "more": runs.plain(more),
+        **result_files.result(done),
+        "settings": files.plain(first.settings),
+        "more": files.plain(more),
     }
 
 

@@ -95,10 +95,10 @@ def fairness(
       glocal fairness fedavg 'q-fedavg(q=1)' ditto --metric cross_entropy --picture lorenz.png
     """
     from glocal.cli.app import check_json
+    from glocal.core import files
     from glocal.core.progress import reporter
     from glocal.methods import resolve
     from glocal.report import figures as plot
-    from glocal.runs import folder as runs
     from glocal.runs.parallel import train_all
     from glocal.runs.settings import from_mapping
 
@@ -117,10 +117,10 @@ def fairness(
         done = dict(train_all(specs, settings, fed, report))
     found = result(done, base, metric)
     if str(json) == "-":
-        sys.stdout.write(runs.dump(found).decode())
+        sys.stdout.write(files.dump(found).decode())
     else:
         if json is not None:
-            runs.write(json, runs.dump(found))
+            files.write(json, files.dump(found))
         show(done, found)
     if picture is not None:
         plot.fairness(found, picture)
@@ -145,17 +145,18 @@ def check_metric(metric: str, classes: int) -> None:
 
 def result(done: Mapping[str, Run], base: str, metric: str) -> dict[str, Any]:
     """What ``--json`` writes: as of ``compare``, with every figure and its difference."""
+    from glocal.core import files
     from glocal.evaluation.summary import fairness_against
-    from glocal.runs import folder as runs
+    from glocal.experiment import result_files
 
     other = done[base].summary
     figures = {name: fairness_against(run.summary, other, metric) for name, run in done.items()}
     return {
-        **runs.result(done),
+        **result_files.result(done),
         "metric": metric,
         "against": base,
-        "settings": runs.plain(next(iter(done.values())).settings),
-        "fairness": runs.plain(figures),
+        "settings": files.plain(next(iter(done.values())).settings),
+        "fairness": files.plain(figures),
     }
 
 

@@ -107,9 +107,9 @@ def newcomer(
 
       glocal newcomer fedavg ditto --data hospitals.csv --client hospital --client-name berlin
     """
+    from glocal.core import files
     from glocal.core.progress import reporter
     from glocal.methods import resolve
-    from glocal.runs import folder as runs
     from glocal.runs.settings import from_mapping
     from glocal.studies.newcomer.join import join
 
@@ -138,12 +138,12 @@ def newcomer(
                 progress=report,
                 **arguments,
             )
-    everything = runs.dump(result(done))
+    everything = files.dump(result(done))
     if json is not None and str(json) == "-":
         sys.stdout.write(everything.decode())
         return
     if json is not None:
-        runs.write(json, everything)
+        files.write(json, everything)
     show(done)
 
 
@@ -172,7 +172,8 @@ def federation(
 
 def result(done: dict[str, Joined]) -> dict[str, Any]:
     """What ``--json`` writes."""
-    from glocal.runs.folder import SCHEMA, plain
+    from glocal.core.files import plain
+    from glocal.experiment.result_files import SCHEMA
 
     return {
         "schema": SCHEMA,

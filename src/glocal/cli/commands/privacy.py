@@ -77,8 +77,8 @@ def privacy(
       glocal privacy --clients 1000 --sampled 50 --noise 1 --epsilon 2 --json
     """
     from glocal.cli.app import check_json
+    from glocal.core import files
     from glocal.experiment.config import check_whole
-    from glocal.runs import folder as runs
     from glocal.slots.accounting import Scheme, usual_delta
 
     check_json(json)
@@ -94,12 +94,12 @@ def privacy(
     kind = "local" if local else "poisson" if poisson else "fixed"
     scheme = Scheme(kind, clients, drawn)
     found = plan(scheme, rounds, noise, epsilon, usual_delta(clients) if delta is None else delta)
-    everything = runs.dump(runs.plain(found))
+    everything = files.dump(files.plain(found))
     if json is not None and str(json) == "-":
         sys.stdout.write(everything.decode())
         return
     if json is not None:
-        runs.write(json, everything)
+        files.write(json, everything)
     show(scheme, found)
 
 

@@ -38,7 +38,8 @@ def resume(
     """
     from glocal.cli.app import check_json
     from glocal.cli.commands.training import resumed, train
-    from glocal.runs.folder import read_result, write
+    from glocal.core.files import write
+    from glocal.experiment.result_files import read_result
 
     check_json(json)
     job = resumed(folder, jobs, diverged)

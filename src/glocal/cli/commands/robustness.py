@@ -118,9 +118,9 @@ def robustness(
       glocal robustness fedavg fedavg+median --attack backdoor --attack 'scale(20)' --malicious 0.1
     """
     from glocal.cli.app import check_json
+    from glocal.core import files
     from glocal.core.progress import reporter
     from glocal.report.tables import show_privacy
-    from glocal.runs import folder as runs
     from glocal.runs.settings import from_mapping
     from glocal.training import attacks
 
@@ -136,10 +136,10 @@ def robustness(
         done = train(specs, tried, settings, fed, report)
     found = result(done, fed, malicious, settings.seed)
     if str(json) == "-":
-        sys.stdout.write(runs.dump(found).decode())
+        sys.stdout.write(files.dump(found).decode())
         return
     if json is not None:
-        runs.write(json, runs.dump(found))
+        files.write(json, files.dump(found))
     show(found)
     show_privacy(done[NO_ATTACK])
 
@@ -197,26 +197,27 @@ def train(
 
 def result(done: Done, fed: Federation, malicious: float, seed: int) -> dict[str, Any]:
     """What ``--json`` writes: a row for each method and attack, of the honest clients."""
+    from glocal.core import files
+    from glocal.experiment import result_files
     from glocal.experiment.attack_report import chance
-    from glocal.runs import folder as runs
     from glocal.training import attacks
 
     who = attacks.malicious(malicious, len(fed), seed)
     clean = done[NO_ATTACK]
     some = next(iter(clean.values()))
     return {
-        "schema": runs.SCHEMA,
-        "data": runs.plain(some.data),
-        "settings": runs.plain({k: v for k, v in some.settings.items() if k != "method"}),
+        "schema": result_files.SCHEMA,
+        "data": files.plain(some.data),
+        "settings": files.plain({k: v for k, v in some.settings.items() if k != "method"}),
         "clients": len(fed),
         "repeats": some.summary["repeats"],
         "estimate": some.summary["estimate"],
         "malicious": [fed.names[k] for k in who],
         "chance": chance(fed, who),
-        "privacy": runs.plain(
+        "privacy": files.plain(
             {s: run.summary["privacy"] for s, run in clean.items() if "privacy" in run.summary}
         ),
-        "rows": runs.plain(
+        "rows": files.plain(
             [row(done, spec, attack, fed, who) for spec in clean for attack in done]
         ),
     }

@@ -90,7 +90,8 @@ def runs(
       glocal runs --compare runs/2026-01-31-120000-fedavg runs/2026-01-31-130000-ditto
     """
     from glocal.cli.app import check_json
-    from glocal.runs import folder as files
+    from glocal.core import files
+    from glocal.experiment import result_files
     from glocal.runs import listing
     from glocal.runs import query as asking
 
@@ -116,7 +117,10 @@ def runs(
             f"there {'is one run' if shown else 'are no runs'} to compare here: give the folders "
             "of two or more."
         )
-    result: dict[str, Any] = {"schema": files.SCHEMA, "runs": [run.as_json() for run in shown]}
+    result: dict[str, Any] = {
+        "schema": result_files.SCHEMA,
+        "runs": [run.as_json() for run in shown],
+    }
     labels = _labels(len(shown))
     if compare:
         for one, label in zip(result["runs"], labels, strict=True):

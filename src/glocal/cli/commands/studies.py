@@ -417,10 +417,10 @@ def _reporter() -> AbstractContextManager[Report]:
 
 def _end(found: Any, text: TextTable, json: Path | None) -> None:
     """The table, or nothing but JSON where that was asked for."""
+    from glocal.core import files
     from glocal.report import tables as show
-    from glocal.runs import folder as runs
 
-    figures = runs.dump(runs.plain(found))
+    figures = files.dump(files.plain(found))
     if str(json) == "-":
         sys.stdout.write(figures.decode())
         return
@@ -434,7 +434,7 @@ def _end(found: Any, text: TextTable, json: Path | None) -> None:
     for line in text.legend:
         print(line)
     if json is not None:
-        runs.write(json, figures)
+        files.write(json, figures)
 
 
 def _draw(draw: Callable[[Path], None], picture: Path | None, json: Path | None) -> None:

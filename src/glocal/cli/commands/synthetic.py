@@ -63,10 +63,10 @@ def synthetic(
       glocal synthetic runs/2026-01-31-120000-fedevg --uses fill-up --fill all
     """
     from glocal.cli.app import check_json
+    from glocal.core import files
     from glocal.core.progress import reporter
     from glocal.experiment.config import check_whole
     from glocal.experiment.repeat import threads_for
-    from glocal.runs import folder as runs
     from glocal.runs.restore import restore
     from glocal.studies.synthetic_uses import FILL
 
@@ -75,18 +75,17 @@ def synthetic(
     if fill not in FILL:
         raise unknown("--fill", fill, FILL)
     check_json(json)
-    files = makers(folder)
-    (one,) = restore(files.folder, device)
+    (one,) = restore(makers(folder).folder, device)
     order = replace(one.order, rounds=rounds, attack=None, validate_every=0)
     order = order if seed is None else replace(order, seed=seed)
     one = replace(one, order=order, here=order.place(one.fed, 0))
     with reporter(None) as report, threads_for(one.here):
         found = result(one, wanted, fill, report)
     if str(json) == "-":
-        sys.stdout.write(runs.dump(found).decode())
+        sys.stdout.write(files.dump(found).decode())
         return
     if json is not None:
-        runs.write(json, runs.dump(found))
+        files.write(json, files.dump(found))
     show(found)
 
 
@@ -125,8 +124,9 @@ def makers(path: Path) -> Files:
 
 def result(one: Restored, wanted: list[str], fill: str, report: Report) -> dict[str, Any]:
     """Try every use that is wanted; what ``--json`` writes."""
+    from glocal.core.files import plain
+    from glocal.experiment.result_files import SCHEMA
     from glocal.experiment.synthetic import load
-    from glocal.runs.folder import SCHEMA, plain
     from glocal.studies.synthetic_uses import figures
 
     here, order, files = one.here, one.order, one.files

@@ -132,7 +132,9 @@ def _comparison(folder: Path) -> Job:
 def train(job: Job, json: Path | None) -> None:
     """Train all methods of a job, or what is left to train, show them, and write their files."""
     from glocal.cli.app import check_json
+    from glocal.core import files
     from glocal.evaluation import summary as results
+    from glocal.experiment import result_files
     from glocal.experiment.choice import CHOICE, choice
     from glocal.report.tables import show_clients, show_comparison
     from glocal.runs import folder as runs
@@ -172,7 +174,7 @@ def train(job: Job, json: Path | None) -> None:
                     runs.refuse_taken(root)
                 if not job.again or _changed(job):
                     about = {**job.about(), "settings": settings.as_toml()}
-                    runs.write(root / runs.COMPARISON, runs.toml(about).encode())
+                    files.write(root / runs.COMPARISON, files.toml(about).encode())
             done = _trained(job, fed, keeping)
         finally:
             _tidy(job)
@@ -182,16 +184,16 @@ def train(job: Job, json: Path | None) -> None:
             for run in done.values():
                 versus = results.against(run.summary, done[job.against].summary)
                 run.summary["against"] = {job.against: versus}
-        everything = runs.dump(runs.result(done))
+        everything = files.dump(result_files.result(done))
         if not job.one:
-            runs.write(root / "result.json", everything)
+            files.write(root / "result.json", everything)
         for folder in dict.fromkeys([*job.folders.values(), root]):
             runs.clear(folder)
     if json is not None and str(json) == "-":
         sys.stdout.write(everything.decode())
         return
     if json is not None:
-        runs.write(json, everything)
+        files.write(json, everything)
     if job.one:
         show_clients(done[job.specs[0]])
     show_comparison(done, fed, job.against)
@@ -280,6 +282,7 @@ def _tidy(job: Job) -> None:
 def _check_data(job: Job, fed: Federation) -> None:
     """Refuse to go on with other data than the run began with; say so if other versions run."""
     from glocal.core.progress import to_stderr
+    from glocal.experiment import result_files
     from glocal.runs import folder as runs
     from glocal.runs.settings import read
 
@@ -304,10 +307,11 @@ def _check_data(job: Job, fed: Federation) -> None:
                 f"{file} is not what the comparison began with: give it back its settings, or "
                 "compare anew into another folder."
             )
-        if versions.get("schema") != str(runs.SCHEMA):
+        if versions.get("schema") != str(result_files.SCHEMA):
             raise GlocalError(
                 f"the run in {path} was written with schema {versions.get('schema')}, and this "
-                f"version goes on with schema {runs.SCHEMA}: use that version, or train anew."
+                f"version goes on with schema {result_files.SCHEMA}: use that version, or train "
+                "anew."
             )
         if then != fed.fingerprint:
             raise GlocalError(

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from glocal.core import tree
+from glocal.core.files import flush_folder
 from glocal.core.types import Tree
-from glocal.training.checkpoint_files import DTYPES, flush_folder
+from glocal.training.checkpoint_files import DTYPES
 
 CHUNK_BYTES = 1 << 28
 

@@ -1,0 +1,100 @@
+"""Files written whole or not at all, and values as JSON and TOML hold them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from glocal.core.errors import GlocalError, NoRoomError
+
+
+def write(path: Path, content: bytes) -> None:
+    """Whole or not at all: write beside, flush to disk, rename."""
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        flush_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise no_room(path, error) from error
+
+
+def make_folder(folder: Path) -> Path:
+    """Make a folder, or take the one that is there."""
+    if folder.exists() and not folder.is_dir():
+        raise GlocalError(f"the output folder {folder} is a file: choose another name.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GlocalError(
+            f"the output folder {folder} cannot be made ({error.strerror}): choose another."
+        ) from error
+    return folder
+
+
+def flush_folder(folder: Path) -> None:
+    """A renamed file survives a power failure only once its folder is on disk too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:  # pragma: no cover - some file systems cannot, and need not
+        pass
+    finally:
+        os.close(handle)
+
+
+def no_room(path: Path, error: OSError) -> NoRoomError:
+    """The error for what cannot be written."""
+    return NoRoomError(f"{path} cannot be written ({error.strerror}): is there room?")
+
+
+def dump(value: Any) -> bytes:
+    """JSON with an end of line."""
+    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold; numbers that are not finite become null."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int | bool | None) else str(value)
+
+
+def toml(values: Mapping[str, Any]) -> str:
+    """Values as lines and tables at the end; what is none is left out, as TOML has no null."""
+    present = {k: v for k, v in values.items() if v is not None}
+    lines = [f"{_quoted(k)} = {_inline(v)}" for k, v in present.items() if not isinstance(v, dict)]
+    for name, table in present.items():
+        if isinstance(table, dict):
+            inside = [f"{_quoted(k)} = {_inline(v)}" for k, v in table.items() if v is not None]
+            lines += ["", f"[{_quoted(name)}]", *inside]
+    return "\n".join(lines) + "\n"
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        pairs = [f"{_quoted(k)} = {_inline(v)}" for k, v in value.items() if v is not None]
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_inline(v) for v in value if v is not None) + "]"
+    # JSON's texts, numbers, true and false are TOML's too, but for the DEL character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _quoted(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _inline(key)

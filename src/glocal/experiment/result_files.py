@@ -1,0 +1,78 @@
+"""A run as files: its figures as JSON, its models and its clients' states as safetensors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.files import dump, no_room, plain, write
+
+if TYPE_CHECKING:
+    from glocal.experiment.fit import Run
+    from glocal.training.client_state.store import ClientStore
+
+SCHEMA = 1
+
+
+def save(run: Run, folder: Path) -> None:
+    """``result.json`` and the models."""
+    from safetensors.torch import save as encode
+
+    from glocal.experiment import synthetic as outcome
+
+    write(folder / "final.safetensors", encode(_storable(run.model)))
+    store = run.trained.progress.clients if run.trained else None
+    if store is not None and store.settled_file() is not None:
+        _stream(folder / "clients.safetensors", store)
+    else:
+        write(folder / "clients.safetensors", encode(_storable(dict(tree.flatten(run.states)))))
+    if run.made is not None:
+        outcome.save(run.made, int(run.data["classes"]), folder)
+    write(folder / "result.json", dump(result({run.method: run})))
+
+
+def _stream(path: Path, store: ClientStore) -> None:
+    """Clients' states that are on disk, some at a time."""
+    from glocal.training.client_state import export
+
+    file = store.settled_file()
+    assert file is not None
+    ids = store.seen.nonzero().flatten()
+    try:
+        export.write(path, ids, file.like, lambda some: store.rows_of(some.to(store.device)))
+    except OSError as error:
+        raise no_room(path, error) from error
+
+
+def _storable(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+
+
+def result(runs: Mapping[str, Run]) -> dict[str, Any]:
+    """What ``--json`` writes: the same for the same seed, so there are no times in it."""
+    return {
+        "schema": SCHEMA,
+        "data": plain(next(iter(runs.values())).data),
+        "methods": {
+            name: {"summary": plain(run.summary), "clients": plain(list(run.clients))}
+            for name, run in runs.items()
+        },
+    }
+
+
+def read_result(file: Path) -> bytes:
+    """What a finished run's ``result.json`` holds; refuses what is none."""
+    try:
+        content = file.read_bytes()
+        found = json.loads(content)
+    except (OSError, ValueError) as error:
+        raise GlocalError(
+            f"{file} is damaged ({error}): train anew into another folder."
+        ) from error
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA or "methods" not in found:
+        raise GlocalError(f"{file} is no result of this version: train anew into another folder.")
+    return content
