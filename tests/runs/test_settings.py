@@ -128,7 +128,7 @@ import sys
 sys.modules["pydantic"] = None  # importing it raises
 import glocal
 from glocal.methods import resolve
-from glocal.settings import Settings, from_mapping
+from glocal.runs.settings import Settings, from_mapping
 assert from_mapping({"rounds": 3}).rounds == 3
 resolve("fedprox(mu=0.1)")
 for wrong in (lambda: Settings(rounds=True), lambda: resolve("fedprox(mu=true)")):
