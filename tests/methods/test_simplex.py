@@ -15,12 +15,12 @@ from glocal.core.errors import GlocalError
 from glocal.methods.support.simplex import lowest, project
 
 
-def reference(Q: Tensor, c: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Clarabel's solution of the same problem."""
+def solved(Q: Tensor, c: Tensor, equal: Tensor, low: Tensor, high: Tensor, at: Tensor) -> Tensor:
+    """Clarabel's ``argmin ½ pᵀQp + cᵀp`` with ``equal @ p = at`` between the bounds."""
     K = len(c)
-    rows = np.vstack([np.ones((1, K)), -np.eye(K), np.eye(K)])
-    bounds = np.concatenate([[1.0], -low.numpy(), high.numpy()])
-    cones = [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(2 * K)]
+    rows = np.vstack([equal.numpy(), -np.eye(K), np.eye(K)])
+    bounds = np.concatenate([at.numpy(), -low.numpy(), high.numpy()])
+    cones = [clarabel.ZeroConeT(len(equal)), clarabel.NonnegativeConeT(2 * K)]
     options = clarabel.DefaultSettings()
     options.verbose = False
     options.tol_gap_abs = options.tol_gap_rel = options.tol_feas = 1e-12
@@ -29,6 +29,22 @@ def reference(Q: Tensor, c: Tensor, low: Tensor, high: Tensor) -> Tensor:
         upper, c.numpy(), sparse.csc_matrix(rows), bounds, cones, options
     )
     return torch.tensor(solver.solve().x, dtype=torch.float64)
+
+
+def reference(Q: Tensor, c: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Clarabel's solution of the same problem: one lowest point, no matter which."""
+    return solved(Q, c, torch.ones(1, len(c)), low, high, torch.ones(1))
+
+
+def least_norm(x: Tensor, c: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Clarabel's lowest point of least norm, for ``Q = x xᵀ``.
+
+    All lowest points share ``xᵀp`` and ``cᵀp``; among these the norm is minimised.
+    """
+    p = reference(x @ x.T, c, low, high)
+    equal = torch.cat([torch.ones(1, len(c)), x.T, c.unsqueeze(0)])
+    at = equal @ p
+    return solved(torch.eye(len(c)), torch.zeros(len(c)), equal, low, high, at / at[0])
 
 
 def value(Q: Tensor, c: Tensor, p: Tensor) -> float:
@@ -87,12 +103,29 @@ def test_no_point_is_lower(seed: int, K: int, rank: int, scale: float) -> None:
     assert float(p @ slope - slope.min()) < 1e-7 * max(1.0, float(Q.abs().max()))
 
 
-def test_order_of_clients_does_not_matter_even_where_many_are_lowest() -> None:
-    Q, c = problem(0, 7, 2)
+@pytest.mark.parametrize(("K", "rank"), [(5, 1), (7, 2), (12, 5), (30, 0), (100, 2)])
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("boxed", [False, True])
+def test_of_many_lowest_points_that_of_least_norm_is_found(
+    K: int, rank: int, linear: bool, boxed: bool
+) -> None:
+    g = torch.Generator().manual_seed(K)
+    x = torch.randn(K, rank, generator=g, dtype=torch.float64)
+    c = torch.randn(K, generator=g, dtype=torch.float64) * linear
+    centre = torch.softmax(torch.randn(K, generator=g, dtype=torch.float64), 0)
+    low = (centre - 0.05).clamp(min=0) if boxed else torch.zeros_like(c)
+    high = centre + 0.05 if boxed else torch.full_like(c, 2.0)
+    ours = lowest(x @ x.T, c, low, high)
+    assert torch.allclose(ours, least_norm(x, c, low, high), atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_order_of_clients_does_not_matter_even_where_many_are_lowest(seed: int) -> None:
+    Q, c = problem(seed, 7, 2)
     order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
     c = torch.zeros_like(c)
     turned = lowest(Q[order][:, order], c)
-    assert torch.allclose(turned, lowest(Q, c)[order], atol=1e-5)
+    assert torch.allclose(turned, lowest(Q, c)[order], atol=1e-6)
 
 
 def test_worked_by_hand() -> None:

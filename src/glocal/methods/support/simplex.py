@@ -10,8 +10,11 @@ from torch import Tensor
 from glocal.core.errors import GlocalError
 
 STEPS = 60
-SMALL = 1e-15
-"""Complementarity at which the quadratic is solved, once it is scaled to numbers around 1."""
+DELTA = 1e-8
+"""The weight of the squared norm, once the quadratic is scaled to numbers around 1: it must be
+far above the rounding of gradients (1e-16) and far below what tells one point from a lower one."""
+SMALL = 1e-20
+"""Complementarity at which the quadratic is solved: far below ``DELTA``, whose prices count."""
 
 
 def project(v: Tensor) -> Tensor:
@@ -34,8 +37,10 @@ def lowest(
 
     A primal-dual interior point with Mehrotra's corrector (*On the implementation of a primal-dual
     interior point method*, SIAM J. Optim. 1992), in double precision. Q must be symmetric and
-    positive semi-definite; it may be singular, and of many lowest points the one in their middle
-    is found, so that the answer does not depend on the order of clients.
+    positive semi-definite; it may be singular. Of many lowest points the one of least norm (the
+    most even weights) is found, to about 1e-6: ``DELTA / 2 ‖p‖²`` is added to the scaled
+    quadratic (Tikhonov), whose lowest point is then unique. The answer depends neither on the
+    order of clients nor on how a processor rounds.
 
     Args:
         matrix: Q, [K, K].
@@ -65,18 +70,17 @@ def lowest(
 
 def _interior(Q: Tensor, c: Tensor, low: Tensor, high: Tensor, total: Tensor) -> Tensor:
     size = max(float(Q.abs().max()), float(c.abs().max())) or 1.0
-    Q, c = Q / size, c / size
-    p = low + (high - low) * (total - low.sum()) / (high - low).sum()
-    y, ridge = c.new_zeros(()), 1e-14 * torch.eye(len(c), dtype=c.dtype, device=c.device)
+    Q, c = Q / size + DELTA * torch.eye(len(c), dtype=c.dtype, device=c.device), c / size
+    share = (total - low.sum()) / (high - low).sum()
+    s, t = (high - low) * share, (high - low) * (1 - share)  # the distances from both bounds
+    p, y = low + s, c.new_zeros(())
     z, u = torch.ones_like(c), torch.ones_like(c)  # prices of the bounds below and above
     for _ in range(STEPS):
-        s, t = p - low, high - p
         dual = Q @ p + c + y - z + u
         mu = (s @ z + t @ u) / (2 * len(p))
         if float(mu) < SMALL and float(dual.abs().max()) < 1e-12:
             break
-        # The ridge holds singular directions; it bends the way, not where it leads.
-        factor, failed = torch.linalg.cholesky_ex(Q + torch.diag(z / s + u / t) + ridge)
+        factor, failed = torch.linalg.cholesky_ex(Q + torch.diag(z / s + u / t))
         if bool(failed):
             break  # as near as double precision comes
         newton = partial(_newton, factor, dual, p.sum() - total, s, t, z, u)
@@ -86,7 +90,8 @@ def _interior(Q: Tensor, c: Tensor, low: Tensor, high: Tensor, total: Tensor) ->
         goal = (after / mu) ** 3 * mu
         dp, dy, dz, du = newton(goal - dp * dz, goal + dp * du)
         a, b = 0.995 * _length(s, dp, t, -dp), 0.995 * _length(z, dz, u, du)
-        p, y, z, u = p + a * dp, y + b * dy, z + b * dz, u + b * du
+        p, s, t = p + a * dp, s + a * dp, t - a * dp  # s and t are smaller than p can tell
+        y, z, u = y + b * dy, z + b * dz, u + b * du
     p = torch.minimum(torch.maximum(p, low), high)
     return p * (total / p.sum())
 
