@@ -14,7 +14,7 @@ import glocal
 from glocal.cli import app as cli
 from glocal.core.errors import GlocalError
 from glocal.report.layout import Column, lay_out, side_by_side
-from glocal.runs import listing
+from glocal.runs import listing, locks
 from glocal.runs import query as asking
 
 ALONE = "local(lr=0.1, max_epochs=2)"
@@ -149,11 +149,11 @@ def test_a_run_that_finishes_while_we_look_is_finished(root, monkeypatch):
     folder = root / "één"
     (folder / "result.json").rename(folder / "later")
 
-    def finish(lock):
+    def finish(folder_):
         (folder / "later").rename(folder / "result.json")
         return False
 
-    monkeypatch.setattr(listing, "_locked", finish)
+    monkeypatch.setattr(locks, "held", finish)
     assert listing.read(folder).state == "finished"
 
 

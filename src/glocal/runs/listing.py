@@ -20,6 +20,7 @@ from typing import Any
 
 from glocal.core.errors import GlocalError
 from glocal.experiment.result_files import SCHEMA
+from glocal.runs import locks
 from glocal.runs.settings import FACTS, Settings
 
 STATES = ("finished", "running", "stopped", "damaged")
@@ -175,7 +176,7 @@ def read(folder: Path) -> Listed:
         seen = dataclasses.replace(seen, **_asked(folder))
         if _finished(folder):
             return dataclasses.replace(seen, **_found(folder, seen))
-        running = _locked(folder / ".lock")
+        running = locks.held(folder)
         if not running and _finished(folder):  # it finished while we looked
             return dataclasses.replace(seen, **_found(folder, seen))
         done, problem = _rounds(folder / "metrics.jsonl")
@@ -254,27 +255,6 @@ def _found(folder: Path, seen: Listed) -> dict[str, Any]:
         known["settings"] = {**{k: data[k] for k in ("data", "seed") if k in data}, **own}
     known["rounds_done"] = seen.rounds_asked
     return known
-
-
-def _locked(lock: Path) -> bool:
-    """Whether another process holds the lock; ours is shared, and gone at once."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks on this system
-        return False
-    try:
-        descriptor = os.open(lock, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _rounds(file: Path) -> tuple[int, str | None]:

@@ -57,13 +57,18 @@ def held(folder: Path) -> bool:
 
 
 def _locked(file: int, shared: bool = False) -> bool:
-    """Whether the lock could be had, at once."""
+    """Whether nobody else has the lock, which is then ours.
+
+    Where a system or a file system has no such locks, nobody has it: nobody is ever refused.
+    """
     try:
         import fcntl
-    except ImportError:  # pragma: no cover - systems without it have no such locks
+    except ImportError:
         return True
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError:
+        return True
     return True
