@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """The rooms, lowest first, and which others each may import."""
 
-IN_THE_ROOT = {"__init__.py", "__main__.py", "testing.py"}
+IN_THE_ROOT = {"__init__.py", "__main__.py"}
 
 
 def rooms_imported(source: str) -> set[str]:

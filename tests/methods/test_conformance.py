@@ -17,7 +17,8 @@ from glocal.methods import resolve
 from glocal.nn.augment import chain, crop, flip
 from glocal.slots.client import LocalSGD
 from glocal.slots.method import Method, as_plan
-from glocal.testing import SIZES, _cohorts, _Kit, _telling_seed, check_method, ragged
+from glocal.testing import SIZES, check_method, ragged
+from glocal.testing.contract import Contract, cohorts, telling_seed
 from glocal.training.loop import Training
 from glocal.training.sampling import Fixed, Poisson
 
@@ -74,8 +75,8 @@ def test_poisson_cohorts_that_are_sometimes_empty() -> None:
     training = Training(plan, None, fed, None, sampler, rounds, 0)  # type: ignore[arg-type]
     sizes = [
         len(c)
-        for c in _cohorts(
-            Training(plan, None, fed, None, sampler, rounds, _telling_seed(training))  # type: ignore[arg-type]
+        for c in cohorts(
+            Training(plan, None, fed, None, sampler, rounds, telling_seed(training))  # type: ignore[arg-type]
         )
     ]
     assert 0 in sizes and max(sizes) > 0  # noqa: PT018
@@ -89,8 +90,8 @@ def test_the_federation_is_ragged_and_somebody_is_late_and_somebody_never_comes(
     assert len(counts.unique()) == len(SIZES)
     assert all(counts % 10 != 0)
     training = Training(as_plan(resolve("fedavg")), None, fed, None, Fixed(3), 3, 0)  # type: ignore[arg-type]
-    first, *later = _cohorts(
-        Training(training.plan, None, fed, None, Fixed(3), 3, _telling_seed(training))  # type: ignore[arg-type]
+    first, *later = cohorts(
+        Training(training.plan, None, fed, None, Fixed(3), 3, telling_seed(training))  # type: ignore[arg-type]
     )
     joined = set().union(*later)
     assert joined - set(first)
@@ -244,7 +245,7 @@ def test_the_kit_bites_where_an_engine_mixes_clients_up(
     fault: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for rule in ("frozen", "engines_agree"):  # which would notice first
-        monkeypatch.setattr(_Kit, rule, lambda self: None)
+        monkeypatch.setattr(Contract, rule, lambda self: None)
     if fault == "keys by place":
         by_place = property(lambda self: rng.fold(self.key, torch.arange(len(self.ids))))
         monkeypatch.setattr(Work, "keys", by_place)
@@ -300,7 +301,7 @@ def test_the_kit_bites_where_rounds_are_counted_behind_its_back(
 ) -> None:
     """Whole runs come out the same: taking one up again shows it."""
     for rule in ("frozen", "engines_agree"):  # whose extra rounds would show it first
-        monkeypatch.setattr(_Kit, rule, lambda self: None)
+        monkeypatch.setattr(Contract, rule, lambda self: None)
     rounds: list[float] = []
 
     def start(task: Any, down: Any, client: Any) -> Any:

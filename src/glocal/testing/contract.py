@@ -1,48 +1,49 @@
-"""The contract as a test that any method can be put through, your own too.
-
-::
-
-    from glocal.testing import check_method
-
-    def test_my_method():
-        check_method(Method(local=MyLocal()))
-
-A method that passes runs on every engine alike, can be put down and taken up, keeps what is private
-at home, and gives the same result for the same seed.
-"""
+"""The contract that every method keeps, rule by rule."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from glocal.core import rng, tree
+from glocal.core import tree
 from glocal.core.errors import GlocalError
-from glocal.core.types import Downlink, Params, Tree, Uplink
-from glocal.data.federation import Federation, federation
+from glocal.core.types import Tree, Uplink
+from glocal.data.federation import Federation
 from glocal.engines import Engine, Sequential, Vectorised, Work
-from glocal.engines.base import Ahead, Look
+from glocal.engines.base import Ahead
 from glocal.evaluation.evaluate import outcomes
 from glocal.evaluation.summary import pool_is_valid
 from glocal.methods import resolve
 from glocal.nn import models
 from glocal.nn.task import Augment, Task
-from glocal.slots.client import Local
 from glocal.slots.method import Method, Plan, as_plan
+from glocal.testing.example import ragged
+from glocal.testing.trees import (
+    assert_same,
+    assert_structure,
+    clone,
+    nudged,
+    same_bits,
+    state_leaks,
+    structure,
+)
+from glocal.testing.watched import (
+    Trace,
+    Watch,
+    anything_trained,
+    round_inputs,
+    uplink_of,
+    uplink_tree,
+)
 from glocal.training import server
 from glocal.training.checkpoint import packed, unpacked
 from glocal.training.checkpoint_files import Series
 from glocal.training.loop import COHORT, Progress, Training
 from glocal.training.sampling import Fixed, Sampler
-
-SIZES = (5, 9, 14, 23, 41, 12)
-"""Examples of each client of the federation that is used where none is given."""
 
 
 def check_method(
@@ -97,8 +98,8 @@ def check_method(
     task = Task(model, augment=augment)
     sampler = Fixed(max(1, len(fed) // 2)) if sampler is None else sampler
     training = Training(plan, task, fed, Sequential(), sampler, rounds, 0)
-    training = replace(training, seed=_telling_seed(training))
-    kit = _Kit(training, tolerance)
+    training = replace(training, seed=telling_seed(training))
+    kit = Contract(training, tolerance)
     kit.another_seed()
     kit.frozen()
     kit.engines_agree()
@@ -110,16 +111,7 @@ def check_method(
     kit.candidates()
 
 
-def ragged() -> Federation:
-    """Six clients of clearly different sizes; three classes of six features."""
-    owner = [k for k, size in enumerate(SIZES) for _ in range(size)]
-    key = rng.key(7)
-    x = rng.normal(rng.fold(key, 0), (len(owner), 6))
-    y = (x @ rng.normal(rng.fold(key, 1), (6, 3))).argmax(1)
-    return federation(x, y, clients=owner)
-
-
-def _cohorts(training: Training) -> list[list[int]]:
+def cohorts(training: Training) -> list[list[int]]:
     """Who takes part in each round."""
     clients = len(training.fed)
     return [
@@ -128,81 +120,19 @@ def _cohorts(training: Training) -> list[list[int]]:
     ]
 
 
-def _telling_seed(training: Training) -> int:
+def telling_seed(training: Training) -> int:
     """The first seed by which somebody joins late and somebody never; 0 if there is none."""
     for seed in range(100):
-        first, *later = map(set, _cohorts(replace(training, seed=seed)))
+        first, *later = map(set, cohorts(replace(training, seed=seed)))
         joined = set[int]().union(*later)
         if first & joined and joined - first and len(first | joined) < len(training.fed):
             return seed
     return 0
 
 
-@dataclass(frozen=True)
-class _Round:
-    """What a round was given, and what came of it."""
+class Contract:
+    """The runs of a training on both engines, and the rules they are held against."""
 
-    work: Work
-    uplink: Uplink
-    states: Tree
-
-
-@dataclass
-class _Watch:
-    """An engine that looks on while another one runs a round."""
-
-    engine: Engine
-    method: Method
-    rounds: list[_Round]
-
-    @property
-    def name(self) -> str:
-        return self.engine.name
-
-    def round(self, work: Work) -> tuple[Uplink, Tree]:
-        given = _inputs(work)
-        before = _clone(given)
-        try:
-            uplink, states = self.engine.round(work)
-        except GlocalError as error:
-            raise AssertionError(f"engines agree: {self.name} cannot run it: {error}") from error
-        rule = f"inputs unmodified ({self.name})"
-        _same(rule, "what the round was given", _inputs(work), before, exactly=True)
-        rule = f"structure stable ({self.name})"
-        _alike(rule, "client state", _form(states), _form(work.states))
-        self._names(work.task, uplink.update)
-        self.rounds.append(_Round(work, uplink, states))
-        return uplink, states
-
-    def _names(self, task: Task, update: Params) -> None:
-        """The update has the shared parameters, all of them and no others."""
-        shared = self.method.shared_names(task)
-        rule = f"only the shared travels ({self.name})"
-        want = _form({k: v.unsqueeze(0) for k, v in task.params.items() if k in shared})
-        _alike(rule, "update", _form(update), want)
-
-    def candidates(
-        self, task: Task, local: Local, down: Downlink, states: Tree, clients: int
-    ) -> dict[str, Params]:
-        return self.engine.candidates(task, local, down, states, clients)
-
-    def examine(
-        self, look: Look, models: Params, x: Tensor, y: Tensor, rows: Tensor
-    ) -> dict[str, Tensor]:
-        return self.engine.examine(look, models, x, y, rows)
-
-
-@dataclass(frozen=True)
-class _Trace:
-    """A whole run: the state of the server and of the clients after each round, and the rounds."""
-
-    server: list[Tree]
-    clients: list[Tree]
-    rounds: list[_Round]
-    end: Progress
-
-
-class _Kit:
     def __init__(self, training: Training, tolerance: float) -> None:
         self.training = training
         self.tolerance = tolerance
@@ -214,24 +144,27 @@ class _Kit:
         self.together = {e.name: e.round(self.everybody) for e in self.engines}
 
     def on(self, engine: Engine, seed: int | None = None) -> Training:
+        """The same training on an engine, with its own seed or another."""
         seed = self.training.seed if seed is None else seed
         return replace(self.training, engine=engine, seed=seed)
 
-    def run(self, training: Training, progress: Progress | None = None) -> _Trace:
+    def run(self, training: Training, progress: Progress | None = None) -> Trace:
         """A run, watched; from where it stands, or from the start."""
         progress = progress or training.begin(training.task.params)
-        trace = _Trace([], [], [], progress)
+        trace = Trace([], [], [], progress)
         while progress.round < training.rounds:
-            method, began = training.method(progress), _clone(progress.server)
-            watch = _Watch(training.engine, method, trace.rounds)
+            method, began = training.method(progress), clone(progress.server)
+            watch = Watch(training.engine, method, trace.rounds)
             stage = progress.stage
             replace(training, engine=watch).one_round(progress)
             if progress.stage == stage:
                 rule = f"structure stable ({training.engine.name})"
-                _alike(rule, "server state", _form(progress.server, 0), _form(began, 0))
-            trace.server.append(_clone(progress.server))
+                assert_structure(
+                    rule, "server state", structure(progress.server, 0), structure(began, 0)
+                )
+            trace.server.append(clone(progress.server))
             ids, states = progress.clients.saved()
-            trace.clients.append(_clone({"ids": ids, **states}))
+            trace.clients.append(clone({"ids": ids, **states}))
         return trace
 
     def settled(self) -> tuple[Work, Tree]:
@@ -240,9 +173,11 @@ class _Kit:
         method = training.method(end)
         local = method.client_half(training.task)
         params = server.first_parameters(training.task, end.server)
-        before = _clone(params)
+        before = clone(params)
         local.init(training.task, params, training.key(-2, 3))
-        _same("inputs unmodified (init)", "what a client received", params, before, exactly=True)
+        assert_same(
+            "inputs unmodified (init)", "what a client received", params, before, exactly=True
+        )
         ids = torch.arange(len(training.fed), device=training.fed.x.device)
         work = Work(
             task=training.task,
@@ -254,28 +189,30 @@ class _Kit:
             key=training.key(-2, 0),
             needs_loss=method.weights.needs_loss,
         )
-        watch = _Watch(training.engine, method, [])
+        watch = Watch(training.engine, method, [])
         uplink, states = watch.round(work)
         after = self.reduce(end.server, uplink)
         down = server.broadcast(method, after, end.round + 1, training.setting)
         return replace(work, down=down, states=states, key=training.key(-2, 1)), after
 
     def reduce(self, state: Tree, uplink: Uplink) -> Tree:
+        """The server state after an uplink; what the server was given stays unmodified."""
         method = self.training.method(self.traces["sequential"].end)
-        given = {"server state": state, "uplink": _sent(uplink)}
-        before = _clone(given)
+        given = {"server state": state, "uplink": uplink_tree(uplink)}
+        before = clone(given)
         key = self.training.key(-2, 2)
         after, _ = server.reduce(method, state, uplink, self.training.setting, key)
-        _same("inputs unmodified (server)", "what it was given", given, before, exactly=True)
+        assert_same("inputs unmodified (server)", "what it was given", given, before, exactly=True)
         return after
 
-    def twice(self, engine: Engine) -> _Trace:
+    def twice(self, engine: Engine) -> Trace:
         """A run that comes out the same when it is run again."""
         first, again = self.run(self.on(engine)), self.run(self.on(engine))
         self.compare(f"same seed, same bits ({engine.name})", again, first, exactly=True)
         return first
 
     def in_last_stage(self, end: Progress) -> None:
+        """Refuse a run that ended before the last stage of its plan."""
         stages = self.training.plan.stages
         if end.stage + 1 < len(stages):
             raise GlocalError(
@@ -284,61 +221,67 @@ class _Kit:
             )
 
     def another_seed(self) -> None:
+        """Another seed gives other bits, if the method trains at all."""
         first = self.traces["vectorised"]
-        if not _trains(first) or not all(
+        if not anything_trained(first) or not all(
             s.method.local.batch_size for s in self.training.plan.stages
         ):
             return  # without mini-batches there may be nothing to draw
         other = self.run(self.on(Vectorised(), seed=self.training.seed + 1))
-        if _equal(
+        if same_bits(
             {"s": other.server[-1], "c": other.clients[-1]},
             {"s": first.server[-1], "c": first.clients[-1]},
         ):
             raise AssertionError("another seed differs: the same bits came of two seeds.")
 
     def frozen(self) -> None:
+        """A client that has finished does not depend on how long the others train."""
         uplink, states = self.together["vectorised"]
         rule = "frozen when finished (vectorised)"
         for i, name in enumerate(self.training.fed.names):
             alone, kept = Vectorised().round(self.everybody.subset(slice(i, i + 1)))
-            with_others = _sent(_pick(uplink, [i])), tree.row(states, [i])
+            with_others = uplink_tree(uplink_of(uplink, [i])), tree.row(states, [i])
             where = f"client {name}, by itself against with all others,"
-            self.close(rule, f"{where} uplink", _sent(alone), with_others[0])
+            self.close(rule, f"{where} uplink", uplink_tree(alone), with_others[0])
             self.close(rule, f"{where} state", kept, with_others[1])
 
     def engines_agree(self) -> None:
-        one, all_at_once = (self.traces[e.name] for e in self.engines)
-        self.compare("engines agree", all_at_once, one)
+        """All engines give the same uplinks and states, to the tolerance."""
+        sequential, vectorised = (self.traces[e.name] for e in self.engines)
+        self.compare("engines agree", vectorised, sequential)
         uplink, states = self.together["sequential"]
         other, kept = self.together["vectorised"]
-        self.close("engines agree", "uplink of everybody", _sent(other), _sent(uplink))
+        self.close("engines agree", "uplink of everybody", uplink_tree(other), uplink_tree(uplink))
         self.close("engines agree", "client states of everybody", kept, states)
         # As on a GPU, and where steps are compiled: in blocks of two, one of them not full.
         self.agrees("in blocks", Vectorised(in_blocks=True))
 
     def agrees(self, how: str, engine: Engine) -> None:
+        """One more engine gives what the sequential one gave in a round of everybody."""
         rule, (uplink, states) = f"engines agree ({how})", self.together["sequential"]
         for again in ("", ", again"):  # the second time on buffers that were used before
             work = replace(self.everybody, ahead=Ahead(steps=0, cohort=2))
             other, kept = engine.round(work)
-            self.close(rule, f"uplink{again}", _sent(other), _sent(uplink))
+            self.close(rule, f"uplink{again}", uplink_tree(other), uplink_tree(uplink))
             self.close(rule, f"client states{again}", kept, states)
 
     def saved_and_loaded(self) -> None:
+        """A run that is saved and loaded after any round ends with the same bits."""
         training = self.on(Vectorised())
         whole = self.traces["vectorised"]
         progress = training.begin(training.task.params)
         for r in range(training.rounds - 1):
             training.one_round(progress)
-            rest = self.run(training, _reloaded(training, progress))
+            rest = self.run(training, reloaded(training, progress))
             rule = f"saved and loaded after round {r + 1}"
             for t, state in enumerate(rest.server, r + 1):
                 where = f"after round {t + 1}"
-                _same(rule, f"server state {where}", state, whole.server[t], exactly=True)
+                assert_same(rule, f"server state {where}", state, whole.server[t], exactly=True)
                 kept = rest.clients[t - r - 1]
-                _same(rule, f"client states {where}", kept, whole.clients[t], exactly=True)
+                assert_same(rule, f"client states {where}", kept, whole.clients[t], exactly=True)
 
     def order(self) -> None:
+        """A cohort in another order gives the same result."""
         turned = list(reversed(range(len(self.training.fed))))
         work = replace(
             self.everybody,
@@ -349,12 +292,13 @@ class _Kit:
             rule = f"order does not matter ({engine.name})"
             uplink, states = self.together[engine.name]
             other, kept = engine.round(work)
-            self.close(rule, "uplink", _sent(_pick(other, turned)), _sent(uplink))
+            self.close(rule, "uplink", uplink_tree(uplink_of(other, turned)), uplink_tree(uplink))
             self.close(rule, "client states", tree.row(kept, turned), states)
             after = self.reduce(self.before, other), self.reduce(self.before, uplink)
             self.close(rule, "server state", *after)
 
     def private(self) -> None:
+        """No piece of a client's state is sent, and nobody's uplink depends on others' states."""
         work = self.everybody
         if not tree.leaves(work.states):
             return
@@ -363,32 +307,38 @@ class _Kit:
             uplink, states = self.together[engine.name]
             sent = {"update": uplink.update, "extra": uplink.extra}
             for when, kept in (("had", work.states), ("then had", states)):
-                for name, leaf, theirs in _found(sent, kept):
+                for sent_name, leaf, owner in state_leaks(sent, kept):
                     raise AssertionError(
-                        f"{rule}: {name} of the uplink is {leaf} of a state that client {theirs} "
+                        f"{rule}: {sent_name} of the uplink is {leaf} of a state that client {owner} "
                         f"{when}."
                     )
-            for j, who in enumerate(self.training.fed.names):
+            for j, name in enumerate(self.training.fed.names):
                 others = [i for i in range(len(self.training.fed)) if i != j]
-                touched = replace(work, states=tree.map(lambda x, j=j: _nudged(x, j), work.states))
+                touched = replace(work, states=tree.map(lambda x, j=j: nudged(x, j), work.states))
                 other, _ = engine.round(touched)
-                now, then = _sent(_pick(other, others)), _sent(_pick(uplink, others))
-                what = f"with another state of client {who}, the other clients' uplink"
+                now, then = (
+                    uplink_tree(uplink_of(other, others)),
+                    uplink_tree(uplink_of(uplink, others)),
+                )
+                what = f"with another state of client {name}, the other clients' uplink"
                 self.close(rule, what, now, then)
 
     def candidates(self) -> None:
+        """Candidates have the model's names and shapes, and can be evaluated."""
         work, fed, task = self.everybody, self.training.fed, self.training.task
-        before = _clone(_inputs(work))
-        found = {
+        before = clone(round_inputs(work))
+        candidates = {
             e.name: e.candidates(task, work.local, work.down, work.states, len(fed))
             for e in self.engines
         }
         rule = "inputs unmodified (candidates)"
-        _same(rule, "what they were made of", _inputs(work), before, exactly=True)
-        want = _form({k: v.unsqueeze(0) for k, v in task.params.items()})
-        for name, models_ in found["sequential"].items():
-            _alike("candidates", f"candidate {name!r}", _form(models_), want)
-        self.close("engines agree", "candidates", found["vectorised"], found["sequential"])
+        assert_same(rule, "what they were made of", round_inputs(work), before, exactly=True)
+        want = structure({k: v.unsqueeze(0) for k, v in task.params.items()})
+        for name, models_ in candidates["sequential"].items():
+            assert_structure("candidates", f"candidate {name!r}", structure(models_), want)
+        self.close(
+            "engines agree", "candidates", candidates["vectorised"], candidates["sequential"]
+        )
         for engine in self.engines:
             training, trace = self.on(engine), self.traces[engine.name]
             models_of = training.models(trace.end)
@@ -399,11 +349,11 @@ class _Kit:
                     f"candidates ({engine.name}): the clients' accuracies are {accuracy}."
                 )
 
-    def compare(self, rule: str, a: _Trace, b: _Trace, *, exactly: bool = False) -> None:
+    def compare(self, rule: str, a: Trace, b: Trace, *, exactly: bool = False) -> None:
         """Two runs, round by round: first what was sent, which is where a difference begins."""
         for x, y in zip(a.rounds, b.rounds, strict=True):
             what = f"uplink of round {int(x.work.down['round']) + 1}"
-            self.close(rule, what, _sent(x.uplink), _sent(y.uplink), exactly=exactly)
+            self.close(rule, what, uplink_tree(x.uplink), uplink_tree(y.uplink), exactly=exactly)
         for what, left, right in (
             ("client states", a.clients, b.clients),
             ("server state", a.server, b.server),
@@ -412,10 +362,11 @@ class _Kit:
                 self.close(rule, f"{what} after round {t + 1}", now, then, exactly=exactly)
 
     def close(self, rule: str, what: str, a: Tree, b: Tree, *, exactly: bool = False) -> None:
-        _same(rule, what, a, b, exactly=exactly, tolerance=self.tolerance)
+        """Refuse a difference that is larger than the tolerance."""
+        assert_same(rule, what, a, b, exactly=exactly, tolerance=self.tolerance)
 
 
-def _reloaded(training: Training, progress: Progress) -> Progress:
+def reloaded(training: Training, progress: Progress) -> Progress:
     """The progress through a checkpoint and back, without whatever the old one shares with it."""
     with TemporaryDirectory() as folder:
         series = Series(Path(folder))
@@ -423,132 +374,3 @@ def _reloaded(training: Training, progress: Progress) -> Progress:
         kept = series.newest()
     assert kept is not None
     return unpacked(kept, training)
-
-
-def _inputs(work: Work) -> Tree:
-    """Every tensor that a round is given, by name."""
-    fed = work.fed
-    splits = {"train": fed.train, "val": fed.val, "test": fed.test}
-    return {
-        "downlink": work.down,
-        "client state": work.states,
-        "model": dict(work.task.module.named_parameters()) | dict(work.task.module.named_buffers()),
-        "federation": {
-            "x": fed.x,
-            "y": fed.y,
-            "y_train": fed.y_train,
-            **{k: {"rows": s.rows, "start": s.start} for k, s in splits.items()},
-        },
-        "ids": work.ids,
-        "key": work.key,
-    }
-
-
-def _sent(uplink: Uplink) -> Tree:
-    """An uplink as a tree."""
-    loss = {} if uplink.loss is None else {"loss": uplink.loss}
-    return {
-        "ids": uplink.ids,
-        "n": uplink.n,
-        "update": uplink.update,
-        "extra": uplink.extra,
-        **loss,
-    }
-
-
-def _pick(uplink: Uplink, chosen: list[int]) -> Uplink:
-    """The uplink of some of the cohort, in that order."""
-    return Uplink(
-        ids=uplink.ids[chosen],
-        n=uplink.n[chosen],
-        update=tree.row(uplink.update, chosen),
-        loss=None if uplink.loss is None else uplink.loss[chosen],
-        extra=tree.row(uplink.extra, chosen),
-    )
-
-
-def _found(sent: Tree, kept: Tree) -> Iterator[tuple[str, str, int]]:
-    """What was sent and is part of a client's state: its name, the state's name, whose state."""
-    for name, a in tree.flatten(sent):
-        flat = a.reshape(len(a), -1)
-        # A single number or a constant (zeros, as many begin) can be equal by chance.
-        telling = (flat != flat[:, :1]).any(1)
-        for leaf, b in tree.flatten(kept):
-            other = b.reshape(len(b), -1)
-            if flat.shape[1] != other.shape[1]:
-                continue
-            equal = (flat.unsqueeze(1) == other.unsqueeze(0)).all(2) & telling.unsqueeze(1)
-            for j in equal.any(0).nonzero().flatten().tolist():
-                yield name, leaf, int(j)
-
-
-def _nudged(stacked: Tensor, j: int) -> Tensor:
-    """The same states, but client ``j``'s."""
-    if not stacked.is_floating_point():
-        return stacked
-    moved = stacked.clone()
-    moved[j] += 0.01
-    return moved
-
-
-def _trains(trace: _Trace) -> bool:
-    """Whether anything was ever sent or kept that was not there before."""
-    for done in trace.rounds:
-        if any(bool(leaf.any()) for leaf in tree.leaves(done.uplink.update)):
-            return True
-        if tree.leaves(done.states) and not _equal(done.states, done.work.states):
-            return True
-    return False
-
-
-def _clone(state: Tree) -> Tree:
-    return tree.map(lambda x: x.detach().clone(), state)
-
-
-def _form(state: Tree, skip: int = 1) -> dict[str, Any]:
-    """Shape and type of every leaf, without the first ``skip`` dimensions."""
-    return {k: (tuple(v.shape[skip:]), v.dtype) for k, v in tree.flatten(state)}
-
-
-def _alike(rule: str, what: str, now: dict[str, Any], want: dict[str, Any]) -> None:
-    """Refuse another structure: names first, then shapes and types."""
-    for name in [*now, *want]:
-        if name not in want:
-            raise AssertionError(f"{rule}: {what} has {name!r}, which does not belong there.")
-        if name not in now:
-            raise AssertionError(f"{rule}: {what} lacks {name!r}.")
-        if now[name] != want[name]:
-            raise AssertionError(
-                f"{rule}: {what}, {name!r}: {_shown(now[name])} where it should be "
-                f"{_shown(want[name])}."
-            )
-
-
-def _shown(form: tuple[tuple[int, ...], torch.dtype]) -> str:
-    return f"{str(form[1]).removeprefix('torch.')}{list(form[0])}"
-
-
-def _same(
-    rule: str, what: str, a: Tree, b: Tree, *, exactly: bool = False, tolerance: float = 0.0
-) -> None:
-    """Refuse a difference, with the leaf where it is and how large it is."""
-    _alike(rule, what, _form(a, 0), _form(b, 0))
-    theirs = dict(tree.flatten(b))
-    for name, x in tree.flatten(a):
-        y = theirs[name]
-        if torch.equal(x, y):
-            continue
-        gap = (x.double() - y.double()).abs().max().item()
-        allowed = 0.0 if exactly else tolerance * max(1.0, y.double().abs().max().item())
-        if not gap <= allowed:
-            raise AssertionError(
-                f"{rule}: {what}, {name!r} differs by {gap:.3g} (allowed: {allowed:.3g})."
-            )
-
-
-def _equal(a: Tree, b: Tree) -> bool:
-    try:
-        _same("", "", a, b, exactly=True)
-    except AssertionError:
-        return False
-    return True
