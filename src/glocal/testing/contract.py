@@ -309,8 +309,8 @@ class Contract:
             for when, kept in (("had", work.states), ("then had", states)):
                 for sent_name, leaf, owner in state_leaks(sent, kept):
                     raise AssertionError(
-                        f"{rule}: {sent_name} of the uplink is {leaf} of a state that client {owner} "
-                        f"{when}."
+                        f"{rule}: {sent_name} of the uplink is {leaf} of a state that client "
+                        f"{owner} {when}."
                     )
             for j, name in enumerate(self.training.fed.names):
                 others = [i for i in range(len(self.training.fed)) if i != j]
