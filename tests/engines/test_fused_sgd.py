@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_programs import close
+from test_program import close
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
