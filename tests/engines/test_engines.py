@@ -13,7 +13,7 @@ from glocal import engines
 from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError
 from glocal.data.split import Split, from_counts
-from glocal.engines import Engine, Sequential, Vectorised, Work
+from glocal.engines import CohortRound, Engine, Sequential, Vectorised
 from glocal.engines.base import padded_rows
 from glocal.engines.batching import plan
 from glocal.nn.task import Task
@@ -94,11 +94,11 @@ def test_padded_rows(split: Split) -> None:
     assert not rows[1, 3:].any()
 
 
-def work(local: Any = SGD, states: Any = None, needs_loss: bool = False) -> Work:
+def work(local: Any = SGD, states: Any = None, needs_loss: bool = False) -> CohortRound:
     fed = ragged()
     task = Task(toys.dropout_net())
     everyone = torch.arange(len(fed))
-    return Work(
+    return CohortRound(
         task=task,
         local=local,
         fed=fed,
@@ -133,7 +133,7 @@ def test_a_large_cohort_runs_in_chunks_by_itself(monkeypatch: pytest.MonkeyPatch
     seen = []
     inner = Vectorised._round
 
-    def spy(self: Vectorised, part: Work) -> Any:
+    def spy(self: Vectorised, part: CohortRound) -> Any:
         seen.append(part.ids.tolist())
         return inner(self, part)
 
@@ -251,12 +251,12 @@ def test_examine_looks_at_each_model_on_its_own_rows(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (engines.base, engines.sequential, engines.vectorised):
-        monkeypatch.setattr(module, "PIECE", 2)
+        monkeypatch.setattr(module, "EVAL_BATCH", 2)
     job = work()
     task, fed = job.task, job.fed
     models = tree.stack([tree.map(lambda x, i=i: x * i, task.params) for i in range(3)])
     rows = torch.tensor([[0, 3, 5, 9, 1], [2, 2, 2, 8, 7], [4, 1, 0, 6, 3]])
-    found = engine.examine(task.marks, models, fed.x, fed.y, rows)
+    found = engine.evaluate(task.marks, models, fed.x, fed.y, rows)
     for i in range(3):
         expected = task.marks(tree.row(models, i), fed.x[rows[i]], fed.y[rows[i]])
         torch.testing.assert_close(found["loss"][i], expected["loss"])

@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import toys
 from glocal.core import rng
 from glocal.data import federation
-from glocal.engines import Sequential, Vectorised, Work
+from glocal.engines import CohortRound, Sequential, Vectorised
 from glocal.engines.compiled import blocks
 from glocal.engines.compiled import fused_sgd as added
 from glocal.engines.compiled import inductor as compiling
@@ -182,14 +182,14 @@ class Centred(nn.Module):
         return out * torch.tensor([1.0, 2.0, 0.5])
 
 
-def dense(build: Callable[[], nn.Module] = layers) -> Work:
+def dense(build: Callable[[], nn.Module] = layers) -> CohortRound:
     """Layers of which some are large enough, clients of very different sizes."""
     model = toys.seeded(build)
     owner = [k for k, size in enumerate((5, 31, 12)) for _ in range(size)]
     x = rng.normal(rng.key(7), (len(owner), 60))
     fed = federation(x, x[:, :3].argmax(1), clients=owner)
     task = Task(model)
-    return Work(
+    return CohortRound(
         task=task,
         local=LocalSGD(sgd(0.1), epochs=2, batch_size=8),
         fed=fed,

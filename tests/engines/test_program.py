@@ -18,9 +18,9 @@ from glocal import engines
 from glocal.core import rng, tree
 from glocal.core.errors import ClientError
 from glocal.data.split import from_counts
-from glocal.engines import Sequential, Vectorised, Work, resolve
-from glocal.engines.base import Ahead
-from glocal.engines.batching import Cuts, Room, plan
+from glocal.engines import CohortRound, Sequential, Vectorised, resolve
+from glocal.engines.base import Workload
+from glocal.engines.batching import Cuts, PlanSize, plan
 from glocal.engines.compiled import blocks, program
 from glocal.engines.compiled import cuda_graphs as captured
 from glocal.engines.compiled import inductor as compiling
@@ -48,7 +48,7 @@ def test_blocks_waste_little_or_are_as_many_as_may_be(
     n: list[int], batch: int, cohort: int, varies: bool
 ) -> None:
     split = from_counts(torch.arange(sum(n)), torch.tensor(n))
-    wide = width(split, PHASE, batch, Ahead(0, cohort, varies))
+    wide = width(split, PHASE, batch, Workload(0, cohort, varies))
     assert 1 <= wide <= cohort
     if varies:
         assert wide <= -(-cohort // 8)
@@ -66,7 +66,7 @@ def test_waste_is_what_is_computed_for_nobody() -> None:
 
 def test_clients_alike_are_one_block() -> None:
     split = from_counts(torch.arange(60), torch.full((6,), 10))
-    assert width(split, PHASE, 5, Ahead(0, 6)) == 6
+    assert width(split, PHASE, 5, Workload(0, 6)) == 6
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 5))
@@ -86,7 +86,7 @@ def test_room_for_anybody_changes_no_batch(batch_size: int, steps: int | None) -
     phase = replace_steps(steps)
     ids = torch.tensor([0, 2])  # not the largest
     keys = rng.fold(rng.key(3), ids)
-    room = Room.of(split, phase, batch_size)
+    room = PlanSize.of(split, phase, batch_size)
     tight = plan(split, ids, keys, phase.epochs, batch_size, steps)
     roomy = plan(split, ids, keys, phase.epochs, room.batch, steps, room)
     tabled = Cuts(split, room, steps)
@@ -112,12 +112,14 @@ def test_the_rule_looks_at_the_length_of_the_run(monkeypatch: pytest.MonkeyPatch
     engine = resolve("auto", Task(toys.dropout_net()), torch.device("cpu"))
     job = work()
     enough = compiling.LONG["cpu"]
-    engine.round(replace(job, ahead=Ahead(enough - 1, 6)))
+    engine.round(replace(job, workload=Workload(enough - 1, 6)))
     assert made == []
     for _ in range(2):  # made once for all rounds
-        engine.round(replace(job, ahead=Ahead(enough, 6)))
+        engine.round(replace(job, workload=Workload(enough, 6)))
     assert made == [True]
-    resolve("vectorised", job.task, torch.device("cpu")).round(replace(job, ahead=Ahead(enough, 6)))
+    resolve("vectorised", job.task, torch.device("cpu")).round(
+        replace(job, workload=Workload(enough, 6))
+    )
     assert made == [True]
 
 
@@ -135,7 +137,7 @@ def test_large_dense_models_are_compiled_or_trained_one_by_one(
         both = zip(tree.leaves(made[0].update), tree.leaves(alone[0].update), strict=True)
         return all(torch.equal(a, b) for a, b in both)
 
-    assert the_same(engine.round(replace(job, ahead=Ahead(enough - 1, 6))))
+    assert the_same(engine.round(replace(job, workload=Workload(enough - 1, 6))))
     tried = []
 
     def watched(step: Any, *rest: Any, **options: Any) -> Any:
@@ -145,7 +147,7 @@ def test_large_dense_models_are_compiled_or_trained_one_by_one(
     # Where it cannot be compiled: as if the run were short, from its first round on.
     monkeypatch.setattr(compiling, "_compiled", watched)
     for _ in range(2):
-        made = engine.round(replace(job, ahead=Ahead(enough, 6)))
+        made = engine.round(replace(job, workload=Workload(enough, 6)))
         assert the_same(made)
         assert torch.equal(made[0].loss, alone[0].loss)
     assert len(tried) == 2  # once, with adding in place and without
@@ -157,7 +159,7 @@ def test_large_dense_models_are_compiled_where_the_run_is_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(engines, "DENSE_LIMIT", 1)
-    job = replace(work(needs_loss=True), ahead=Ahead(compiling.LONG["cpu"], 6))
+    job = replace(work(needs_loss=True), workload=Workload(compiling.LONG["cpu"], 6))
     engine = resolve("auto", job.task, torch.device("cpu"))
     assert isinstance(engine, Vectorised)
     made, alone = engine.round(job), Sequential().round(job)
@@ -246,13 +248,13 @@ def test_draws_left_alone_are_the_same_draws() -> None:
 def test_a_compiled_step_is_the_same_step(capsys: pytest.CaptureFixture[str]) -> None:
     job = work(LocalSGD(sgd(0.1, momentum=0.9), epochs=2, batch_size=4))
     engine = Vectorised(compiled=True)
-    ahead = Ahead(0, 4)
-    first = engine.round(replace(job, ahead=ahead))
+    workload = Workload(0, 4)
+    first = engine.round(replace(job, workload=workload))
     close(first, Sequential().round(job))
     # Another cohort, in another order and with other parameters: made once, right again.
     down = {**job.down, "params": tree.map(lambda x: x * 0.5, job.down["params"])}
     other = replace(job, ids=job.ids[[5, 1, 3]], down=down, key=rng.key(9))
-    close(engine.round(replace(other, ahead=ahead)), Sequential().round(other))
+    close(engine.round(replace(other, workload=workload)), Sequential().round(other))
     assert len(engine.programs) == 1
     close(first, Sequential().round(job))  # what was given back is not overwritten
     assert capsys.readouterr().err == ""
@@ -274,7 +276,7 @@ def test_what_takes_too_long_to_compile_is_compiled_only_when_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(program, "MOST", 10)
-    job = replace(work(), ahead=Ahead(compiling.LONG["cpu"], 6))
+    job = replace(work(), workload=Workload(compiling.LONG["cpu"], 6))
     engine = Vectorised(compiled=None)
     close(engine.round(job), Sequential().round(job))
     (kept,) = engine.programs.values()
@@ -329,7 +331,7 @@ def two_threads() -> Any:
     torch.set_num_threads(1)
 
 
-def rounds_of(job: Work) -> Any:
+def rounds_of(job: CohortRound) -> Any:
     uplink, states = Sequential().round(job)
     return [uplink.loss, *tree.leaves(uplink.update), *tree.leaves(states)]
 
@@ -373,7 +375,7 @@ def test_blocks_on_threads_are_the_same_blocks(
 ) -> None:
     """Ragged clients with dropout, a client in each block, two of them trained at once."""
     monkeypatch.setattr(blocks, "CACHE", 1)
-    job = replace(work(), ahead=Ahead(0, 6))
+    job = replace(work(), workload=Workload(0, 6))
     engine = Vectorised(compiled=True)
     made = engine.round(job)
     close(made, Sequential().round(job))

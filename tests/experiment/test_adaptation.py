@@ -61,11 +61,11 @@ def walked(technique: Technique, engine: Engine = ENGINES[1]) -> Params:
     }
     if technique.lam is not None:
         state["f"] = fisher(TASK, FED, engine, start, ALL)
-    from glocal.engines import Work
+    from glocal.engines import CohortRound
 
     for epoch in range(technique.max_epochs):
         down = {"params": {}, "lr": torch.tensor(1.0)}
-        work = Work(TASK, technique, FED, down, ALL, state, rng.fold(rng.key(5), epoch))
+        work = CohortRound(TASK, technique, FED, down, ALL, state, rng.fold(rng.key(5), epoch))
         _, state = engine.round(work)
     models: Params = state["w"]
     return models

@@ -137,13 +137,13 @@ def test_chunks_change_nothing(method: Any, monkeypatch: pytest.MonkeyPatch) -> 
         pieces = newtest.ensemble(t.task, t.engine, chosen, 6, x, y, size)
         assert all(torch.equal(whole[kind], pieces[kind]) for kind in KINDS)
     asked: list[tuple[int, ...]] = []
-    examine = Vectorised.examine
+    evaluate = Vectorised.evaluate
 
     def watched(self: Any, look: Any, models: Any, x: Any, y: Any, rows: Tensor) -> Any:
         asked.append(tuple(rows.shape))
-        return examine(self, look, models, x, y, rows)
+        return evaluate(self, look, models, x, y, rows)
 
-    monkeypatch.setattr(Vectorised, "examine", watched)
+    monkeypatch.setattr(Vectorised, "evaluate", watched)
     monkeypatch.setattr(newtest, "CHUNK_BYTES", 8 * 3 * 10)  # ten examples' scores of one client
     pieces = newtest.ensemble(t.task, t.engine, chosen, 6, x, y)
     assert all(torch.equal(whole[kind], pieces[kind]) for kind in KINDS)

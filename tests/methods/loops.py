@@ -14,7 +14,7 @@ from glocal import federation
 from glocal.core import rng
 from glocal.core.types import Tree, Uplink
 from glocal.data.federation import Federation
-from glocal.engines import Engine, Sequential, Vectorised, Work
+from glocal.engines import CohortRound, Engine, Sequential, Vectorised
 from glocal.engines.batching import plan
 from glocal.methods import resolve
 from glocal.nn.task import Task
@@ -165,7 +165,7 @@ class Spy:
     def name(self) -> str:
         return self.engine.name
 
-    def round(self, work: Work) -> tuple[Uplink, Tree]:
+    def round(self, work: CohortRound) -> tuple[Uplink, Tree]:
         uplink, states = self.engine.round(work)
         self.sent.append(uplink)
         return uplink, states

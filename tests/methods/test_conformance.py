@@ -12,7 +12,7 @@ from torch import Tensor
 import glocal
 import toys
 from glocal.core import rng, tree
-from glocal.engines import Sequential, Vectorised, Work, vectorised
+from glocal.engines import CohortRound, Sequential, Vectorised, vectorised
 from glocal.methods import resolve
 from glocal.nn.augment import chain, crop, flip
 from glocal.slots.client import LocalSGD
@@ -248,10 +248,10 @@ def test_the_kit_bites_where_an_engine_mixes_clients_up(
         monkeypatch.setattr(Contract, rule, lambda self: None)
     if fault == "keys by place":
         by_place = property(lambda self: rng.fold(self.key, torch.arange(len(self.ids))))
-        monkeypatch.setattr(Work, "keys", by_place)
+        monkeypatch.setattr(CohortRound, "keys", by_place)
     for engine in (Sequential, Vectorised) if fault == "a mean of states" else ():
 
-        def mixed(self: Any, work: Work, inner: Any = engine.round) -> Any:
+        def mixed(self: Any, work: CohortRound, inner: Any = engine.round) -> Any:
             states = tree.map(lambda x: x + x.mean(0, keepdim=True), work.states)
             return inner(self, dataclasses.replace(work, states=states))
 

@@ -104,7 +104,7 @@ def test_who_was_never_sampled_is_judged_with_a_theta_of_its_own(engine: Engine)
         theta = proximal(a, b, 2.0, received)
         assert abs(theta - w) > 1e-2
         assert float(judged["theta"]["w"][k]) == pytest.approx(theta, abs=1e-6)
-    # Judging is not taking part.
+    # BatchedEvaluation is not taking part.
     assert done.clients.seen.tolist() == [k == sampled for k in range(3)]
     assert float(done.server["params"]["w"]) == w
 

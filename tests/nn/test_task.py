@@ -13,7 +13,7 @@ from torch.nn import functional
 import glocal
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
-from glocal.engines import Engine, Sequential, Vectorised, Work
+from glocal.engines import CohortRound, Engine, Sequential, Vectorised
 from glocal.nn.augment import flip
 from glocal.nn.layers import LSTM, Dropout
 from glocal.nn.optim import sgd
@@ -321,7 +321,9 @@ def test_training_in_bfloat16_is_near_and_judging_is_single(engine: Engine) -> N
         task = Task(module, precision=precision)
         local = LocalSGD(sgd(0.1), batch_size=10)
         down = {"params": task.params, "lr": torch.tensor(1.0), "round": torch.tensor(0.0)}
-        uplink, _ = engine.round(Work(task, local, fed, down, torch.arange(3), {}, rng.key(1)))
+        uplink, _ = engine.round(
+            CohortRound(task, local, fed, down, torch.arange(3), {}, rng.key(1))
+        )
         ends[precision] = uplink.update["1.weight"]
         assert ends[precision].dtype == torch.float32
         assert torch.equal(

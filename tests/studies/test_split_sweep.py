@@ -9,7 +9,7 @@ from studied import ALONE, QUICK, digits
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.engines import Sequential
-from glocal.engines.base import Work
+from glocal.engines.base import CohortRound
 from glocal.experiment.fit import fit
 from glocal.studies.repeats import client_models, finished, interval
 from glocal.studies.split_sweep import selectors, split_sweep, with_shared
@@ -44,7 +44,7 @@ def test_with_nothing_shared_a_client_trains_as_if_it_were_alone() -> None:
     for r in range(3):
         down = {"params": w, "lr": torch.tensor(1.0)}
         half = local.training.plan.stages[0].method.local
-        work = Work(t.task, half, t.fed, down, ids, {}, t.key(WORK, r))
+        work = CohortRound(t.task, half, t.fed, down, ids, {}, t.key(WORK, r))
         w = tree.map(lambda a, b: a + b[0], w, Sequential().round(work)[0].update)
     for name, leaf in client_models(run).items():
         torch.testing.assert_close(leaf[2], w[name], rtol=1e-4, atol=1e-5)

@@ -6,12 +6,12 @@ import torch
 from torch import nn
 
 from glocal.core.errors import unknown
-from glocal.engines.base import Engine, Work
+from glocal.engines.base import CohortRound, Engine
 from glocal.engines.sequential import Sequential
 from glocal.engines.vectorised import Vectorised
 from glocal.nn.task import Task
 
-__all__ = ["Engine", "Sequential", "Vectorised", "Work", "choose", "resolve"]
+__all__ = ["CohortRound", "Engine", "Sequential", "Vectorised", "choose", "resolve"]
 
 NAMES = ("auto", "sequential", "vectorised", "compiled")
 

@@ -18,7 +18,7 @@ from glocal.slots.client import Local
 
 
 @dataclass(frozen=True)
-class Ahead:
+class Workload:
     """What is known of a training beforehand, for an engine to prepare for."""
 
     steps: int
@@ -30,7 +30,7 @@ class Ahead:
 
 
 @dataclass(frozen=True)
-class Work:
+class CohortRound:
     """One round for one cohort."""
 
     task: Task
@@ -44,15 +44,15 @@ class Work:
     key: Tensor
     """The round's key: a client's own is ``fold(key, id)``."""
     needs_loss: bool = False
-    ahead: Ahead | None = None
-    """Of the training that this round is one of; None: it stands alone."""
+    workload: Workload | None = None
+    """The training that this round belongs to; None: it is a single round."""
 
     @property
     def keys(self) -> Tensor:
         """One key for each client."""
         return rng.fold(self.key, self.ids)
 
-    def subset(self, chosen: slice) -> Work:
+    def subset(self, chosen: slice) -> CohortRound:
         """The same round for some of the cohort."""
         return replace(self, ids=self.ids[chosen], states=tree.row(self.states, chosen))
 
@@ -65,7 +65,7 @@ class Engine(Protocol):
         """As in ``engine="…"``."""
         ...
 
-    def round(self, work: Work) -> tuple[Uplink, Tree]:
+    def round(self, work: CohortRound) -> tuple[Uplink, Tree]:
         """Train the cohort: what it sends, and its new states."""
         ...
 
@@ -75,14 +75,14 @@ class Engine(Protocol):
         """Each client's candidate models, stacked."""
         ...
 
-    def examine(
-        self, look: Look, models: Params, x: Tensor, y: Tensor, rows: Tensor
+    def evaluate(
+        self, look: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
         """``look`` at each stacked model on its rows ([clients, n]) of ``x`` and ``y``."""
         ...
 
 
-Look = Callable[[Params, Tensor, Tensor], dict[str, Tensor]]
+PerExample = Callable[[Params, Tensor, Tensor], dict[str, Tensor]]
 """Parameters, inputs and labels to something for each example: ``task.marks``, ``task.answers``."""
 
 
@@ -97,5 +97,5 @@ def padded_rows(split: Split, ids: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(real, rows, 0), real
 
 
-PIECE = 2048
+EVAL_BATCH = 2048
 """Examples that go through a model at once when it is examined: bounds memory, changes nothing."""

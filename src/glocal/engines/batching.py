@@ -30,7 +30,7 @@ class Batches:
     """[clients], on the host: how many steps each client has; the rest are padding."""
 
 
-class Room(NamedTuple):
+class PlanSize(NamedTuple):
     """Sizes that hold the plan of any cohort of a federation."""
 
     longest: int
@@ -43,7 +43,7 @@ class Room(NamedTuple):
     """Passes over its data of the client that makes the most."""
 
     @classmethod
-    def of(cls, split: Split, phase: Phase, batch_size: int) -> Room:
+    def of(cls, split: Split, phase: Phase, batch_size: int) -> PlanSize:
         """For one phase."""
         n = split.counts()
         longest = int(n.max())
@@ -69,7 +69,7 @@ class Cut(NamedTuple):
     """[clients]: how many each has."""
 
     @classmethod
-    def of(cls, n: Tensor, room: Room, steps: int | None) -> Cut:
+    def of(cls, n: Tensor, room: PlanSize, steps: int | None) -> Cut:
         """For clients of ``n`` examples; with ``steps`` they all have so many."""
         device, size = n.device, room.batch
         per_epoch = -(-n // size)
@@ -91,7 +91,7 @@ TABLE = 1 << 22
 class Cuts:
     """The cuts of all clients of a federation, made once for each number of examples they have."""
 
-    def __init__(self, split: Split, room: Room, steps: int | None) -> None:
+    def __init__(self, split: Split, room: PlanSize, steps: int | None) -> None:
         sizes, self.which = torch.unique(split.counts(), return_inverse=True)
         self.table = None
         if len(sizes) * (room.longest + room.steps * room.batch) <= TABLE:
@@ -115,7 +115,7 @@ def plan(
     epochs: int,
     batch_size: int,
     steps: int | None = None,
-    room: Room | None = None,
+    room: PlanSize | None = None,
     cuts: Cuts | None = None,
 ) -> Batches:
     """The batches of ``epochs`` passes for clients ``ids``; ``keys`` has one key for each.
@@ -137,7 +137,7 @@ def plan(
             if steps is not None:
                 epochs = -(-steps // int(per_epoch.min()))
             most = int(per_epoch.max()) * epochs if steps is None else steps
-            room = Room(longest, size, most, epochs)
+            room = PlanSize(longest, size, most, epochs)
         cut = Cut.of(n, room, steps)
     assert room is not None
 

@@ -16,7 +16,7 @@ from torch.func import vmap
 
 from glocal.core import tree
 from glocal.core.types import Params, Tree
-from glocal.engines.base import PIECE, Look
+from glocal.engines.base import EVAL_BATCH, PerExample
 from glocal.engines.compiled.cuda_graphs import Captured
 
 KEPT = 8
@@ -27,17 +27,17 @@ LIGHT = 1 << 26
 
 
 @dataclass(frozen=True)
-class Judging:
-    """``examine`` of an engine, and what it has captured."""
+class BatchedEvaluation:
+    """``evaluate`` of an engine, and what it has captured."""
 
     seen: OrderedDict[Any, Captured | None] = field(default_factory=OrderedDict)
     """By what was looked at and in which shapes; None: once so far."""
 
-    def examine(
-        self, look: Look, models: Params, x: Tensor, y: Tensor, rows: Tensor
+    def evaluate(
+        self, look: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
         """``look`` at each model on its rows."""
-        piece = max(1, PIECE // max(1, len(rows) // 8))
+        piece = max(1, EVAL_BATCH // max(1, len(rows) // 8))
         parts = []
         for r in torch.split(rows, piece, dim=1):
             looks = self._looks(look, models, x, y, r)
@@ -46,7 +46,7 @@ class Judging:
             parts.append(tree.map(torch.clone, part) if isinstance(looks, Captured) else part)
         return tree.map(lambda *leaf: torch.cat(leaf, 1), parts[0], *parts[1:])
 
-    def _looks(self, look: Look, models: Params, x: Tensor, y: Tensor, rows: Tensor) -> Any:
+    def _looks(self, look: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor) -> Any:
         def looks(inputs: Tree) -> dict[str, Tensor]:
             r = inputs["rows"]
             answer: dict[str, Tensor] = vmap(look)(inputs["models"], x[r], y[r])

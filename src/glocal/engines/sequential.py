@@ -18,7 +18,7 @@ from torch import Tensor
 from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.types import ClientState, Downlink, Params, Tree, Uplink
-from glocal.engines.base import PIECE, Look, Work, padded_rows
+from glocal.engines.base import EVAL_BATCH, CohortRound, PerExample, padded_rows
 from glocal.engines.batching import plan
 from glocal.nn.task import Task
 from glocal.slots.client import Local
@@ -30,7 +30,7 @@ class Sequential:
 
     name = "sequential"
 
-    def round(self, work: Work) -> tuple[Uplink, Tree]:
+    def round(self, work: CohortRound) -> tuple[Uplink, Tree]:
         """Each client's round in turn."""
         results = _each(work)
         updates, states, extras, losses, n = zip(*results, strict=True)
@@ -51,8 +51,8 @@ class Sequential:
             each = [local.candidates(task, down, tree.row(states, i)) for i in range(clients)]
         return tree.stack(each)
 
-    def examine(
-        self, look: Look, models: Params, x: Tensor, y: Tensor, rows: Tensor
+    def evaluate(
+        self, look: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
         """Client by client, in pieces."""
         with torch.no_grad():
@@ -60,7 +60,7 @@ class Sequential:
                 tree.cat(
                     [
                         look(tree.row(models, i), x[piece], y[piece])
-                        for piece in torch.split(rows[i], PIECE)
+                        for piece in torch.split(rows[i], EVAL_BATCH)
                     ]
                 )
                 for i in range(len(rows))
@@ -68,7 +68,7 @@ class Sequential:
         return tree.stack(each)
 
 
-def _each(work: Work) -> list[tuple[Params, ClientState, Tree, Tensor, int]]:
+def _each(work: CohortRound) -> list[tuple[Params, ClientState, Tree, Tensor, int]]:
     """All clients' rounds, in order."""
     clients, before = len(work.ids), torch.get_num_threads()
     at_once = min(clients, before) if work.ids.device.type == "cpu" else 1
@@ -93,7 +93,7 @@ def _each(work: Work) -> list[tuple[Params, ClientState, Tree, Tensor, int]]:
 
 
 def one_client(
-    work: Work, i: int, client: ClientState
+    work: CohortRound, i: int, client: ClientState
 ) -> tuple[Params, ClientState, Tree, Tensor, int]:
     """One client's round: update, new state, extras, loss of the received model, examples."""
     task, local, fed, down = work.task.plain(), work.local, work.fed, work.down
@@ -107,7 +107,7 @@ def one_client(
             received = local.received(task, down, client)
             pieces = [
                 task.losses(task.predict(received, fed.x[piece]), fed.y_train[piece])
-                for piece in torch.split(every[0], PIECE)
+                for piece in torch.split(every[0], EVAL_BATCH)
             ]
             loss = torch.cat(pieces).mean()
         carry = local.start(task, down, client)

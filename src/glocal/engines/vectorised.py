@@ -18,12 +18,12 @@ from torch.func import vmap
 from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.types import Carry, Downlink, Params, Tree, Uplink
-from glocal.engines.base import PIECE, Ahead, Look, Work, padded_rows
+from glocal.engines.base import EVAL_BATCH, CohortRound, PerExample, Workload, padded_rows
 from glocal.engines.batching import Batches, plan
 from glocal.engines.compiled.blocks import WASTE
 from glocal.engines.compiled.inductor import pays
 from glocal.engines.compiled.program import Program
-from glocal.engines.evaluation import Judging
+from glocal.engines.evaluation import BatchedEvaluation
 from glocal.engines.sequential import Sequential, client_message
 from glocal.nn.task import Task
 from glocal.slots.client import Local, Phase
@@ -45,12 +45,12 @@ class Vectorised:
     short: Sequential | None = None
     """What trains where steps are not compiled, and looks at models, if not this one."""
     in_blocks: bool = False
-    """Work in blocks of fixed shapes also where nothing is compiled or captured."""
+    """Train in blocks of fixed shapes also where nothing is compiled or captured."""
     programs: OrderedDict[Any, Program] = field(
         default_factory=OrderedDict, compare=False, repr=False
     )
     """Those of the last few trainings, kept from round to round."""
-    judging: Judging = field(default_factory=Judging, compare=False, repr=False)
+    judging: BatchedEvaluation = field(default_factory=BatchedEvaluation, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -59,11 +59,11 @@ class Vectorised:
             return self.short.name
         return "compiled" if self.compiled else "in blocks" if self.in_blocks else "vectorised"
 
-    def compiles(self, ahead: Ahead, device: torch.device) -> bool:
+    def compiles(self, workload: Workload, device: torch.device) -> bool:
         """Whether steps of such a run are compiled."""
-        return pays(ahead.steps, device) if self.compiled is None else self.compiled
+        return pays(workload.steps, device) if self.compiled is None else self.compiled
 
-    def round(self, work: Work) -> tuple[Uplink, Tree]:
+    def round(self, work: CohortRound) -> tuple[Uplink, Tree]:
         """The cohort's round."""
         if self.short is not None and not self.compiles(_ahead(work), work.ids.device):
             return self.short.round(work)
@@ -85,7 +85,7 @@ class Vectorised:
         )
         return uplink, tree.cat([states for _, states in parts])
 
-    def _round(self, work: Work) -> tuple[Uplink, Tree]:
+    def _round(self, work: CohortRound) -> tuple[Uplink, Tree]:
         stage = ["start"]
         try:
             with torch.no_grad():
@@ -116,16 +116,16 @@ class Vectorised:
             stacked: dict[str, Params] = vmap(one)(states, torch.arange(clients))
         return stacked
 
-    def examine(
-        self, look: Look, models: Params, x: Tensor, y: Tensor, rows: Tensor
+    def evaluate(
+        self, look: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
         """All models at once, each on its own rows, in pieces."""
         if self.short is not None:
-            return self.short.examine(look, models, x, y, rows)
+            return self.short.evaluate(look, models, x, y, rows)
         with torch.no_grad():
-            return self.judging.examine(look, models, x, y, rows)
+            return self.judging.evaluate(look, models, x, y, rows)
 
-    def _cohort(self, work: Work, stage: list[str]) -> tuple[Uplink, Tree]:
+    def _cohort(self, work: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
         loss = None
         if work.needs_loss:
             stage[0] = "loss of the received model"
@@ -138,28 +138,30 @@ class Vectorised:
         uplink, states = made or _called(work, stage)
         return replace(uplink, loss=loss), states
 
-    def _program(self, work: Work) -> Program | None:
+    def _program(self, work: CohortRound) -> Program | None:
         """The training's program, made at its first round; None: steps are called one by one."""
-        ahead, device = _ahead(work), work.ids.device
-        compiles = self.compiles(ahead, device)
+        workload, device = _ahead(work), work.ids.device
+        compiles = self.compiles(workload, device)
         if device.type != "cuda" and not (compiles or self.in_blocks):
             return None
         # Objects by identity: the program holds them, so no other can have their place.
-        key = (id(work.local), id(work.task), id(work.fed), ahead, compiles)
+        key = (id(work.local), id(work.task), id(work.fed), workload, compiles)
         if key not in self.programs:
             while len(self.programs) >= KEPT:
                 self.programs.popitem(last=False)
-            self.programs[key] = Program(work, ahead, compiles, _chunk(work), bool(self.compiled))
+            self.programs[key] = Program(
+                work, workload, compiles, _chunk(work), bool(self.compiled)
+            )
         self.programs.move_to_end(key)
         return self.programs[key]
 
 
-def _ahead(work: Work) -> Ahead:
+def _ahead(work: CohortRound) -> Workload:
     """What is known of the run; of a round by itself, that it is one."""
-    return work.ahead or Ahead(steps=0, cohort=len(work.ids))
+    return work.workload or Workload(steps=0, cohort=len(work.ids))
 
 
-def _chunk(work: Work) -> int:
+def _chunk(work: CohortRound) -> int:
     """Clients whose models, gradients and optimiser state fit the bound."""
     room = MEMORY
     if work.ids.device.type == "cuda":
@@ -168,7 +170,7 @@ def _chunk(work: Work) -> int:
     return max(1, room // (6 * 4 * max(1, work.task.size)))
 
 
-def _called(work: Work, stage: list[str]) -> tuple[Uplink, Tree]:
+def _called(work: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
     """The client's half of a round, every step of all clients as one call."""
     task, local, fed, down = work.task, work.local, work.fed, work.down
     keys = work.keys
@@ -242,14 +244,14 @@ def _bound(task: Task, down: Downlink, phase: Phase):  # type: ignore[no-untyped
     return step
 
 
-def _received_loss(work: Work) -> Tensor:
+def _received_loss(work: CohortRound) -> Tensor:
     task, local, down, fed = work.task, work.local, work.down, work.fed
 
     def losses(client: Tree, x: Tensor, y: Tensor) -> Tensor:
         return task.losses(task.predict(local.received(task, down, client), x), y)
 
     rows, real = padded_rows(fed.train, work.ids)
-    piece = max(1, PIECE // max(1, len(rows) // 8))
+    piece = max(1, EVAL_BATCH // max(1, len(rows) // 8))
     each = torch.cat(
         [
             vmap(losses)(work.states, fed.x[r], fed.y_train[r])

@@ -37,7 +37,7 @@ from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.spec import parse_call, split_plus
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
 from glocal.data.federation import Federation
-from glocal.engines.base import PIECE, Engine, padded_rows
+from glocal.engines.base import EVAL_BATCH, Engine, padded_rows
 from glocal.evaluation.evaluate import score
 from glocal.experiment.baseline import BLOCK_BYTES, Best, race
 from glocal.methods import selector
@@ -374,9 +374,11 @@ def fisher(
         real = torch.ones_like(rows, dtype=torch.bool)
     weight = real.to(torch.float32)
     together = engine.name != "sequential"
-    size = max(1, (PIECE * 10_000) // (tree.count(models) if together else tree.count(task.params)))
+    size = max(
+        1, (EVAL_BATCH * 10_000) // (tree.count(models) if together else tree.count(task.params))
+    )
     total = tree.zeros(models)
-    for piece in torch.split(torch.arange(rows.shape[1]), min(size, PIECE)):
+    for piece in torch.split(torch.arange(rows.shape[1]), min(size, EVAL_BATCH)):
         r, w = rows[:, piece], weight[:, piece]
         if together:
             found = vmap(squares)(models, x[r], y[r], w)

@@ -23,8 +23,8 @@ from glocal.core import rng, tree
 from glocal.core.errors import ClientError
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
-from glocal.engines.base import Ahead, Engine, Work
-from glocal.engines.batching import Room
+from glocal.engines.base import CohortRound, Engine, Workload
+from glocal.engines.batching import PlanSize
 from glocal.evaluation.evaluate import score
 from glocal.methods.local import Alone
 from glocal.nn.task import Task
@@ -164,13 +164,13 @@ def race(
     if standing is not None:
         best.found = standing["best"]
         racing, began = standing["racing"], int(standing["epoch"])
-    steps = sum(Room.of(fed.train, phase, racer.batch_size).steps for phase in racer.phases)
-    ahead = Ahead(steps * racer.max_epochs, len(runs), varies=True)
+    steps = sum(PlanSize.of(fed.train, phase, racer.batch_size).steps for phase in racer.phases)
+    workload = Workload(steps * racer.max_epochs, len(runs), varies=True)
     for epoch in range(began, racer.max_epochs):
         if len(racing) == 0:
             break
         down = {"params": {}, "lr": torch.tensor(racer.schedule(epoch), device=device)}
-        work = Work(
+        work = CohortRound(
             task,
             racer,
             fed,
@@ -178,7 +178,7 @@ def race(
             runs[racing],
             tree.row(state, racing),
             rng.fold(root, epoch + 1),
-            ahead=ahead,
+            workload=workload,
         )
         _, new = engine.round(work)
         accuracy, loss = score(task, fed, engine, new["w"], fed.val, runs[racing])

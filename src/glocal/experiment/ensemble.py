@@ -140,7 +140,7 @@ def ensemble(
         total = tree.map(lambda w: w.double().sum(0), models)
         weights = tree.add(weights, total) if weights else total
         for i, rows in enumerate(places):
-            each = engine.examine(task.answers, models, x, y, rows.expand(len(ids), -1))["logits"]
+            each = engine.evaluate(task.answers, models, x, y, rows.expand(len(ids), -1))["logits"]
             hit = torch.nn.functional.one_hot(each.argmax(-1), each.shape[-1]).sum(0)
             answer = each.double().sum(0)
             if len(logits) <= i:
@@ -153,7 +153,7 @@ def ensemble(
     first = voted == voted.amax(-1, keepdim=True)
     average = {k: (v / clients).to(task.params[k].dtype).unsqueeze(0) for k, v in weights.items()}
     every = torch.arange(len(x), device=x.device).unsqueeze(0)
-    merged = engine.examine(task.answers, average, x, y, every)["logits"][0]
+    merged = engine.evaluate(task.answers, average, x, y, every)["logits"][0]
     return {
         "logits": metrics.correct(summed, y),
         "weights": metrics.correct(merged, y),

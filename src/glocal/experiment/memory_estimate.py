@@ -225,7 +225,7 @@ def estimate(
         cohort = min(len(fed), max(1, round(setting.fraction * len(fed))))
         now = replace(base, cohort=cohort, rounds=training.last, server=state, one=one)
         if isinstance(engine, vectorised.Vectorised) and engine.compiles(
-            training.ahead, fed.x.device
+            training.workload, fed.x.device
         ):
             now = replace(now, engine="compiled")
         place = training.storage.place

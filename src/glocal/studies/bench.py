@@ -26,7 +26,7 @@ from glocal.core.progress import Report, silent
 from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.data.split import from_counts
-from glocal.engines.base import Engine, Work
+from glocal.engines.base import CohortRound, Engine
 from glocal.engines.batching import plan
 from glocal.methods.fedavg import fedavg
 from glocal.nn import models
@@ -257,7 +257,7 @@ def engine_round(case: Case, task: Task, fed: Federation, key: Tensor, engine: E
 
     def one_round() -> Params:
         down = server.broadcast(method, state, 0, setting)
-        work = Work(task, local, fed, down, ids, {}, key)
+        work = CohortRound(task, local, fed, down, ids, {}, key)
         uplink, _ = engine.round(work)
         after, _ = server.reduce(method, state, uplink, setting, key)
         params: Params = after["params"]

@@ -31,7 +31,7 @@ from glocal.core.progress import Report, silent
 from glocal.core.spec import parse_call, split_plus
 from glocal.core.types import Params, Uplink
 from glocal.data.federation import Federation
-from glocal.engines.base import Work
+from glocal.engines.base import CohortRound
 from glocal.experiment.config import Order, itself
 from glocal.experiment.repeat import threads_for
 from glocal.experiment.setup import Place
@@ -225,7 +225,7 @@ def _losses(training: Training, progress: Progress) -> Tensor:
     """The loss, at every client, of the model it would now receive."""
     method, everyone = training.method(progress), _everyone(training)
     local = method.client_half(training.task)
-    work = Work(
+    work = CohortRound(
         task=training.task,
         local=_looking(local),
         fed=training.fed,

@@ -26,7 +26,7 @@ from glocal.core.progress import Report, silent
 from glocal.core.spec import parse_call, split_plus
 from glocal.core.types import Params
 from glocal.data.federation import Federation
-from glocal.engines.base import Work
+from glocal.engines.base import CohortRound
 from glocal.experiment.config import check_whole
 from glocal.experiment.fit import Run, fit
 from glocal.experiment.repeat import Trained
@@ -91,7 +91,9 @@ def measured(training: Training, flat: Plane, xy: Tensor) -> tuple[Tensor, Tenso
     loss, accuracy = [], []
     for some in torch.split(xy, max(1, CHUNK_BYTES // size)):
         models = flat.at(some.to(fed.x.device))
-        look = training.engine.examine(task.marks, models, fed.x, fed.y, rows.expand(len(some), -1))
+        look = training.engine.evaluate(
+            task.marks, models, fed.x, fed.y, rows.expand(len(some), -1)
+        )
         loss.append(look["loss"].double().mean(1).cpu())
         accuracy.append(look["correct"].double().mean(1).cpu())
     return torch.cat(loss), torch.cat(accuracy)
@@ -210,5 +212,5 @@ def _sent_next(done: Trained, ids: Tensor) -> Params:
     down = server.broadcast(method, progress.server, progress.round, t.setting)
     states = progress.clients.gather(ids, t.make(progress, local))
     key = t.key(WORK, progress.round)
-    uplink, _ = t.engine.round(Work(t.task, local, t.fed, down, ids, states, key))
+    uplink, _ = t.engine.round(CohortRound(t.task, local, t.fed, down, ids, states, key))
     return tree.map(lambda w, step: w + step, down["params"], uplink.update)

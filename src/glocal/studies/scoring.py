@@ -57,7 +57,7 @@ def tested(fed: Federation) -> Examples:
 def answers(training: Training, models: Params, examples: Examples) -> Tensor:
     """Logits of each stacked model on its client's examples."""
     fed, task = training.fed, training.task
-    return training.engine.examine(task.answers, models, fed.x, fed.y, examples.rows)["logits"]
+    return training.engine.evaluate(task.answers, models, fed.x, fed.y, examples.rows)["logits"]
 
 
 def scores(logits: Tensor, fed: Federation, examples: Examples) -> Scores:

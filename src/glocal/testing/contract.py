@@ -13,8 +13,8 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Tree, Uplink
 from glocal.data.federation import Federation
-from glocal.engines import Engine, Sequential, Vectorised, Work
-from glocal.engines.base import Ahead
+from glocal.engines import CohortRound, Engine, Sequential, Vectorised
+from glocal.engines.base import Workload
 from glocal.evaluation.evaluate import outcomes
 from glocal.evaluation.summary import pool_is_valid
 from glocal.methods import resolve
@@ -167,7 +167,7 @@ class Contract:
             trace.clients.append(clone({"ids": ids, **states}))
         return trace
 
-    def settled(self) -> tuple[Work, Tree]:
+    def settled(self) -> tuple[CohortRound, Tree]:
         """A round of everybody in which nobody is new, and the server's state before it."""
         training, end = self.on(self.engines[0]), self.traces["sequential"].end
         method = training.method(end)
@@ -179,7 +179,7 @@ class Contract:
             "inputs unmodified (init)", "what a client received", params, before, exactly=True
         )
         ids = torch.arange(len(training.fed), device=training.fed.x.device)
-        work = Work(
+        work = CohortRound(
             task=training.task,
             local=local,
             fed=training.fed,
@@ -260,7 +260,7 @@ class Contract:
         """One more engine gives what the sequential one gave in a round of everybody."""
         rule, (uplink, states) = f"engines agree ({how})", self.together["sequential"]
         for again in ("", ", again"):  # the second time on buffers that were used before
-            work = replace(self.everybody, ahead=Ahead(steps=0, cohort=2))
+            work = replace(self.everybody, workload=Workload(steps=0, cohort=2))
             other, kept = engine.round(work)
             self.close(rule, f"uplink{again}", uplink_tree(other), uplink_tree(uplink))
             self.close(rule, f"client states{again}", kept, states)

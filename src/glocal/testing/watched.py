@@ -9,8 +9,8 @@ from torch import Tensor
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Downlink, Params, Tree, Uplink
-from glocal.engines import Engine, Work
-from glocal.engines.base import Look
+from glocal.engines import CohortRound, Engine
+from glocal.engines.base import PerExample
 from glocal.nn.task import Task
 from glocal.slots.client import Local
 from glocal.slots.method import Method
@@ -22,7 +22,7 @@ from glocal.training.loop import Progress
 class Round:
     """What a round was given, and what came of it."""
 
-    work: Work
+    work: CohortRound
     uplink: Uplink
     states: Tree
 
@@ -40,7 +40,7 @@ class Watch:
         """The name of the engine that runs."""
         return self.engine.name
 
-    def round(self, work: Work) -> tuple[Uplink, Tree]:
+    def round(self, work: CohortRound) -> tuple[Uplink, Tree]:
         """A round of the engine; refuse inputs that changed and states of another structure."""
         given = round_inputs(work)
         before = clone(given)
@@ -69,11 +69,11 @@ class Watch:
         """The engine's candidates."""
         return self.engine.candidates(task, local, down, states, clients)
 
-    def examine(
-        self, look: Look, models: Params, x: Tensor, y: Tensor, rows: Tensor
+    def evaluate(
+        self, look: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
         """The engine's evaluation."""
-        return self.engine.examine(look, models, x, y, rows)
+        return self.engine.evaluate(look, models, x, y, rows)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def anything_trained(trace: Trace) -> bool:
     return False
 
 
-def round_inputs(work: Work) -> Tree:
+def round_inputs(work: CohortRound) -> Tree:
     """Every tensor that a round is given, by name."""
     fed = work.fed
     splits = {"train": fed.train, "val": fed.val, "test": fed.test}

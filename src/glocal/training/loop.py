@@ -19,8 +19,8 @@ from glocal.core.errors import GlocalError
 from glocal.core.types import Params, Tree, Uplink
 from glocal.data.federation import Federation
 from glocal.data.schema import Inputs
-from glocal.engines.base import Ahead, Engine, Work
-from glocal.engines.batching import Room
+from glocal.engines.base import CohortRound, Engine, Workload
+from glocal.engines.batching import PlanSize
 from glocal.evaluation.communication import Ledger
 from glocal.evaluation.evaluate import Models, federated, validation
 from glocal.nn.task import Task
@@ -139,15 +139,15 @@ class Training:
         return [size_by_part(params, stage.method.shared_names(self.task)) for stage in stages]
 
     @cached_property
-    def ahead(self) -> Ahead:
+    def workload(self) -> Workload:
         """What an engine may prepare for."""
         steps = [
-            sum(Room.of(self.fed.train, phase, half.batch_size).steps for phase in half.phases)
+            sum(PlanSize.of(self.fed.train, phase, half.batch_size).steps for phase in half.phases)
             for half in self.halves
         ]
         share, scheme = self.setting.fraction, self.setting.sampling
         cohort = max(1, round(share * len(self.fed)))
-        return Ahead(self.last * max(steps), cohort, varies=scheme != "fixed")
+        return Workload(self.last * max(steps), cohort, varies=scheme != "fixed")
 
     def method(self, progress: Progress) -> Method:
         """The method of the stage the run is in."""
@@ -189,7 +189,7 @@ class Training:
             joined = int((~progress.clients.seen[ids.cpu()]).sum())
             states = progress.clients.gather(ids, self.make(progress, local))
             self._expect(progress, ids)
-            work = Work(
+            work = CohortRound(
                 task=self.task,
                 local=local,
                 fed=self.fed,
@@ -198,7 +198,7 @@ class Training:
                 states=states,
                 key=self.key(WORK, progress.round),
                 needs_loss=method.weights.needs_loss,
-                ahead=self.ahead,
+                workload=self.workload,
             )
             uplink, states = self.engine.round(work)
             if self.adversary is not None:
@@ -308,7 +308,7 @@ class Training:
         absent = (~progress.clients.seen[ids.cpu()]).to(ids.device)
         if not bool(absent.any()):
             return found
-        work = Work(
+        work = CohortRound(
             self.task,
             local,
             self.fed,

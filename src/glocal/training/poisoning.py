@@ -102,7 +102,7 @@ def success(
     found = []
     for k in range(len(fed)):
         rows, _ = padded_rows(fed.test, torch.tensor([k], device=fed.x.device))
-        logits = engine.examine(task.answers, tree.row(models, [k]), x, fed.y, rows)["logits"][0]
+        logits = engine.evaluate(task.answers, tree.row(models, [k]), x, fed.y, rows)["logits"][0]
         others = fed.y[rows[0]] != mark.target
         fooled = logits.argmax(-1)[others] == mark.target
         found.append(float(fooled.float().mean()) if len(fooled) else math.nan)

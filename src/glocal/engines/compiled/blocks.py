@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from glocal.data.split import Split
-from glocal.engines.base import Ahead
+from glocal.engines.base import Workload
 from glocal.slots.client import Phase
 
 WASTE = 0.15
@@ -23,7 +23,7 @@ MOST = 16
 """Blocks at most: more calls would cost more than the steps they save."""
 
 
-def width(split: Split, phase: Phase, batch: int, ahead: Ahead) -> int:
+def width(split: Split, phase: Phase, batch: int, workload: Workload) -> int:
     """Clients in a block: the widest that wastes little on cohorts as they are to be expected.
 
     Of the federation and the phase alone, never of one round's cohort: a run that is taken up again
@@ -33,10 +33,10 @@ def width(split: Split, phase: Phase, batch: int, ahead: Ahead) -> int:
     steps = torch.full_like(n, phase.steps) if phase.steps else -(-n // batch) * phase.epochs
     steps = steps.sort(descending=True).values
     # A typical cohort has clients from all parts of the order.
-    typical = steps[torch.linspace(0, len(steps) - 1, ahead.cohort).round().long()]
-    best, least = ahead.cohort, float("inf")
-    for blocks in range(8 if ahead.varies else 1, MOST + 1):
-        wide = -(-ahead.cohort // blocks)
+    typical = steps[torch.linspace(0, len(steps) - 1, workload.cohort).round().long()]
+    best, least = workload.cohort, float("inf")
+    for blocks in range(8 if workload.varies else 1, MOST + 1):
+        wide = -(-workload.cohort // blocks)
         lost = wasted(typical, wide)
         if lost < least:
             best, least = wide, lost

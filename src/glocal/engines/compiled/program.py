@@ -20,8 +20,8 @@ from torch.func import vmap
 
 from glocal.core import rng, tree
 from glocal.core.types import Carry, Downlink, Tree, Uplink
-from glocal.engines.base import Ahead, Work
-from glocal.engines.batching import Cuts, Room, plan
+from glocal.engines.base import CohortRound, Workload
+from glocal.engines.batching import Cuts, PlanSize, plan
 from glocal.engines.compiled.blocks import Layout, cached, width
 from glocal.engines.compiled.cuda_graphs import Captured, record
 from glocal.engines.compiled.inductor import MOST, InPlace, compiled
@@ -49,16 +49,18 @@ class _Plan:
 class Program:
     """All rounds of one training: one client half on one federation."""
 
-    def __init__(self, work: Work, ahead: Ahead, compiles: bool, widest: int, asked: bool) -> None:
+    def __init__(
+        self, work: CohortRound, workload: Workload, compiles: bool, widest: int, asked: bool
+    ) -> None:
         self.task, self.local, self.fed = work.task, work.local, work.fed
         self.device = work.ids.device
         self.compiles = compiles
         self.most = math.inf if asked else MOST
         """Operations of a step up to which it is compiled: any number, where that was asked for."""
         self.phases = self.local.phases
-        self.rooms = [Room.of(self.fed.train, p, self.local.batch_size) for p in self.phases]
+        self.rooms = [PlanSize.of(self.fed.train, p, self.local.batch_size) for p in self.phases]
         longest = max(range(len(self.phases)), key=lambda p: self.rooms[p].steps)
-        wide = width(self.fed.train, self.phases[longest], self.rooms[longest].batch, ahead)
+        wide = width(self.fed.train, self.phases[longest], self.rooms[longest].batch, workload)
         self.down = tree.map(torch.clone, work.down)
         self.one = self._started(tree.row(work.states, slice(1)), work.keys[:1])
         """What one client trains, for its shapes."""
@@ -66,8 +68,8 @@ class Program:
         """Whether a block is for one thread, and not for all of them."""
         if self.device.type == "cpu":
             size = sum(leaf.nbytes for leaf in tree.leaves(self.one))
-            fits = cached(ahead.cohort, size)
-            self.narrow = fits < ahead.cohort
+            fits = cached(workload.cohort, size)
+            self.narrow = fits < workload.cohort
             wide = min(wide, fits)
         self.width = min(wide, widest)
         self.counts = self.fed.train.counts().cpu()
@@ -97,7 +99,7 @@ class Program:
         self.lay = [Captured(lay, self.device, pure=False) for lay in lays]
         self.finish = Captured(self._finish, self.device)
 
-    def round(self, work: Work) -> tuple[Uplink, Tree] | None:
+    def round(self, work: CohortRound) -> tuple[Uplink, Tree] | None:
         """A cohort's updates and new states; None: what makes blocks worth it cannot be had."""
         if self.refused:
             return None

@@ -20,7 +20,7 @@ from glocal.data.partition import column_of
 from glocal.data.split import Split, from_counts
 from glocal.data.transforms import chosen
 from glocal.data.unsplit import standardise
-from glocal.engines.base import Work
+from glocal.engines.base import CohortRound
 from glocal.evaluation.communication import Ledger
 from glocal.evaluation.evaluate import Models
 from glocal.experiment.ensemble import own_names
@@ -172,7 +172,7 @@ def own_training(joint: Training, progress: Progress, epochs: int) -> Models:
     down = server.broadcast(method, progress.server, progress.round, joint.setting)
     newcomer = torch.tensor([len(joint.fed) - 1], device=joint.fed.x.device)
     states = progress.clients.gather(newcomer, joint.make(progress, local))
-    work = Work(
+    work = CohortRound(
         task=task,
         local=_alone(local, held, epochs),
         fed=joint.fed,
