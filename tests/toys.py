@@ -6,7 +6,6 @@ They are short sketches of published ones, not those: what matters is the shape 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,35 +16,30 @@ from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree,
 from glocal.data.federation import Federation, federation
 from glocal.methods.fedavg import fedavg
 from glocal.nn.layers import LSTM, Dropout, group_norm
-from glocal.nn.optim import Optimizer, sgd
+from glocal.nn.optim import sgd
 from glocal.nn.task import Task
-from glocal.slots.client import LocalSGD, Phase
+from glocal.slots.client import Local, Phase, minibatch_training
 from glocal.slots.method import Method, Plan, Stage
 from glocal.slots.server_memory import Memory
 from glocal.slots.sharing import all_but_last, last, layers
 from glocal.slots.weighting import Setting, Weighting
 
 
-@dataclass(frozen=True)
-class TwoPhases(LocalSGD):
+def two_phases() -> Method:
     """As FedRep: the head alone for some epochs, then the body alone for one."""
+    base = minibatch_training(sgd(0.1, momentum=0.5))
 
-    @property
-    def phases(self) -> tuple[Phase, ...]:
-        return (Phase("head", 2, self._only(True)), Phase("body", 1, self._only(False)))
-
-    def _only(self, head: bool) -> Callable[..., Carry]:
+    def only(head: bool) -> Callable[..., Carry]:
         def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
             *_, names = layers(task.names).values()
-            moved = self.step(task, down, carry, batch, key)
+            moved = base.step(task, down, carry, batch, key)
             w = {k: v if (k in names) == head else carry["w"][k] for k, v in moved["w"].items()}
             return {**moved, "w": w}
 
         return step
 
-
-def two_phases() -> Method:
-    return Method(local=TwoPhases(opt=sgd(0.1, momentum=0.5)), shared=all_but_last())
+    phases = (Phase("head", 2, only(True)), Phase("body", 1, only(False)))
+    return Method(local=base.replace(phases=phases), shared=all_but_last())
 
 
 def two_stages() -> Plan:
@@ -53,70 +47,59 @@ def two_stages() -> Plan:
     return Plan((Stage(fedavg(), rounds=2), Stage(fedavg().replace(shared=last(1)), name="lg")))
 
 
-@dataclass(frozen=True)
-class InnerSolve(LocalSGD):
+def inner_solve(k: int = 3, lam: float = 2.0) -> Method:
     """As pFedMe: θ by k steps on ``f(θ) + λ/2 ‖θ − w‖²``, then ``w ← w − ηλ(w − θ)``; θ is kept."""
 
-    k: int = 3
-    lam: float = 2.0
-
-    def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
+    def init(task: Task, params: Params, key: Tensor) -> ClientState:
         return {"theta": params}
 
-    def start(self, task: Task, down: Downlink, client: ClientState) -> Carry:
+    def start(task: Task, down: Downlink, client: ClientState) -> Carry:
         return {"w": down["params"], "theta": client["theta"]}
 
-    def step(self, task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+    def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
         w, theta = carry["w"], carry["theta"]
 
         def objective(theta: Params) -> Tensor:
-            near = 0.5 * self.lam * tree.sq_norm(tree.sub(theta, w))
+            near = 0.5 * lam * tree.sq_norm(tree.sub(theta, w))
             return task.loss(theta, batch, key) + near
 
-        for _ in range(self.k):
+        for _ in range(k):
             grads, _ = task.grad(objective, theta)
             theta = tree.add(theta, grads, -0.1)
-        return {"w": tree.add(w, tree.sub(w, theta), -0.1 * self.lam), "theta": theta}
+        return {"w": tree.add(w, tree.sub(w, theta), -0.1 * lam), "theta": theta}
 
-    def finish(self, task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+    def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
         return tree.sub(carry["w"], down["params"]), {"theta": carry["theta"]}, {}
 
-    def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
+    def candidates(task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
         return {"own": client["theta"]}
 
-
-def inner_solve() -> Method:
-    return Method(local=InnerSolve())
+    return wrapped(init=init, start=start, step=step, finish=finish, candidates=candidates)
 
 
-@dataclass(frozen=True)
-class ControlVariates(LocalSGD):
+def control_variates(lr: float = 0.1) -> Method:
     """As SCAFFOLD: ``w ← w − η(g − c_i + c)``, ``c_i ← c_i − c + (x − w)/(τη)``, Δc_i is sent."""
 
-    lr: float = 0.1
-
-    def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
+    def keep(task: Task, params: Params, key: Tensor) -> ClientState:
         return {"c_i": tree.zeros(params)}
 
-    def start(self, task: Task, down: Downlink, client: ClientState) -> Carry:
+    def start(task: Task, down: Downlink, client: ClientState) -> Carry:
         device = next(iter(down["params"].values())).device
         return {"w": down["params"], "c_i": client["c_i"], "tau": torch.zeros((), device=device)}
 
-    def step(self, task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+    def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
         g, _ = task.grad(lambda w: task.loss(w, batch, key), carry["w"])
         g = tree.add(tree.sub(g, carry["c_i"]), down["c"])
-        return {**carry, "w": tree.add(carry["w"], g, -self.lr), "tau": carry["tau"] + 1}
+        return {**carry, "w": tree.add(carry["w"], g, -lr), "tau": carry["tau"] + 1}
 
-    def finish(self, task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+    def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
         update = tree.sub(carry["w"], down["params"])
         change = tree.map(
-            lambda c, d: -c - d / (carry["tau"] * self.lr), down["c"], update
+            lambda c, d: -c - d / (carry["tau"] * lr), down["c"], update
         )  # c_i⁺ − c_i
         extra = {"change": change, "tau": carry["tau"]}  # a single number, too
         return update, {"c_i": tree.add(carry["c_i"], change)}, extra
 
-
-def control_variates() -> Method:
     def init(params: Params, setting: Setting, key: Tensor) -> Tree:
         return {"c": tree.zeros(params)}
 
@@ -126,52 +109,49 @@ def control_variates() -> Method:
         return {"c": tree.add(state["c"], change)}
 
     memory = Memory("control-variates", init, lambda state: {"c": state["c"]}, update)
-    return Method(local=ControlVariates(), memory=memory)
+    return wrapped(init=keep, start=start, step=step, finish=finish).replace(memory=memory)
 
 
-@dataclass(frozen=True)
-class OwnModel(LocalSGD):
+def own_client(lam: float = 0.5) -> Local:
     """As Ditto: beside w, each client trains v on ``f(v) + λ/2 ‖v − w‖²``, and keeps it."""
+    base = minibatch_training()
 
-    lam: float = 0.5
-
-    def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
+    def init(task: Task, params: Params, key: Tensor) -> ClientState:
         return {"v": params}
 
-    def start(self, task: Task, down: Downlink, client: ClientState) -> Carry:
-        return {"global": super().start(task, down, {}), "v": client["v"]}
+    def start(task: Task, down: Downlink, client: ClientState) -> Carry:
+        return {"global": base.start(task, down, {}), "v": client["v"]}
 
-    def step(self, task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+    def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
         def objective(v: Params) -> Tensor:
-            pull = 0.5 * self.lam * tree.sq_norm(tree.sub(v, down["params"]))
+            pull = 0.5 * lam * tree.sq_norm(tree.sub(v, down["params"]))
             return task.loss(v, batch, key) + pull
 
         grads, _ = task.grad(objective, carry["v"])
-        moved = super().step(task, down, carry["global"], batch, key)
+        moved = base.step(task, down, carry["global"], batch, key)
         return {"global": moved, "v": tree.add(carry["v"], grads, -0.1 * down["lr"])}
 
-    def finish(self, task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
-        update, _, extra = super().finish(task, down, carry["global"])
+    def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        update, _, extra = base.finish(task, down, carry["global"])
         return update, {"v": carry["v"]}, extra
 
-    def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
+    def candidates(task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
         return {"own": client["v"]}
+
+    return base.replace(init=init, start=start, step=step, finish=finish, candidates=candidates)
 
 
 def own_model() -> Method:
-    return Method(local=OwnModel())
-
-
-@dataclass(frozen=True)
-class TwoCandidates(OwnModel):
-    """The received model or the client's own: whichever does better on validation data."""
-
-    def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
-        return {"global": down["params"], "own": client["v"]}
+    return Method(local=own_client())
 
 
 def two_candidates() -> Method:
-    return Method(local=TwoCandidates())
+    """The received model or the client's own: whichever does better on validation data."""
+
+    def candidates(task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
+        return {"global": down["params"], "own": client["v"]}
+
+    return wrapped(own_client(), candidates=candidates)
 
 
 def loss_driven() -> Weighting:
@@ -254,33 +234,6 @@ def texts() -> Federation:
     return federation(x, x[:, 0], clients=owner, classes=5)
 
 
-def wrapped(local: LocalSGD | None = None, **hooks: Any) -> Method:
-    """FedAvg with some of its functions replaced: how the broken ones are made."""
-    return Method(local=Hooked(local or LocalSGD(), **hooks))
-
-
-@dataclass(frozen=True)
-class Hooked:
-    """A ``Local`` whose functions are those of ``inner`` unless given."""
-
-    inner: LocalSGD
-    init: Any = None
-    start: Any = None
-    step: Any = None
-    finish: Any = None
-    candidates: Any = None
-    batch_size: int = 10
-    schedule: Any = field(default=lambda t: 1.0)
-    opt: Optimizer = field(default_factory=lambda: sgd(0.1))
-
-    def __post_init__(self) -> None:
-        for name in ("init", "start", "step", "finish", "candidates"):
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, getattr(self.inner, name))
-
-    @property
-    def phases(self) -> tuple[Phase, ...]:
-        return (Phase("train", 1, self.step),)
-
-    def received(self, task: Task, down: Downlink, client: ClientState) -> Params:
-        return self.inner.received(task, down, client)
+def wrapped(local: Local | None = None, **hooks: Any) -> Method:
+    """FedAvg with some of its client's functions replaced: how the broken ones are made."""
+    return Method(local=(local or minibatch_training()).replace(**hooks))

@@ -17,12 +17,12 @@ from glocal.engines import CohortRound, Engine, Sequential, Vectorised
 from glocal.engines.base import padded_rows
 from glocal.engines.batching import plan
 from glocal.nn.task import Task
-from glocal.slots.client import LocalSGD
-from glocal.slots.sharing import KeepPrivate
+from glocal.slots.client import minibatch_training
+from glocal.slots.sharing import keep_private
 from glocal.testing import ragged
 
 ENGINES: list[Engine] = [Sequential(), Vectorised(), Vectorised(chunk=2)]
-SGD = LocalSGD()
+SGD = minibatch_training()
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def work(local: Any = SGD, states: Any = None, needs_loss: bool = False) -> Coho
 
 @pytest.mark.parametrize("chunk", [1, 2, 4, 5])
 def test_chunks_change_nothing(chunk: int) -> None:
-    local = toys.OwnModel()
+    local = toys.own_client()
     states = tree.stack([{"v": Task(toys.dropout_net()).params}] * 6)
     job = work(local, states, needs_loss=True)
     whole, kept = Vectorised().round(job)
@@ -158,7 +158,7 @@ def test_the_received_loss_is_the_mean_over_the_clients_training_data(engine: En
 @pytest.mark.parametrize("engine", ENGINES, ids=repr)
 def test_with_private_layers_it_is_the_loss_of_the_assembled_model(engine: Engine) -> None:
     params = Task(toys.dropout_net()).params
-    local = KeepPrivate(SGD, frozenset({"3.weight", "3.bias"}))
+    local = keep_private(SGD, frozenset({"3.weight", "3.bias"}))
     own = [
         {"private": {k: params[k] * i for k in ("0.weight", "0.bias")}, "inner": {}}
         for i in range(6)

@@ -21,7 +21,7 @@ from glocal.engines.compiled import fused_sgd as added
 from glocal.engines.compiled import inductor as compiling
 from glocal.nn.optim import sgd
 from glocal.nn.task import Task
-from glocal.slots.client import LocalSGD
+from glocal.slots.client import minibatch_training
 
 CLIENTS, ROWS, TERMS, COLUMNS = 3, 7, 4, 5
 
@@ -191,7 +191,7 @@ def dense(build: Callable[[], nn.Module] = layers) -> CohortRound:
     task = Task(model)
     return CohortRound(
         task=task,
-        local=LocalSGD(sgd(0.1), epochs=2, batch_size=8),
+        local=minibatch_training(sgd(0.1), epochs=2, batch_size=8),
         fed=fed,
         down={"params": task.params, "lr": torch.tensor(1.0), "round": torch.tensor(0.0)},
         ids=torch.arange(3),

@@ -28,7 +28,7 @@ from glocal.engines.compiled.blocks import MOST, WASTE, Layout, cached, wasted, 
 from glocal.engines.compiled.rng_ops import left_alone
 from glocal.nn.optim import sgd
 from glocal.nn.task import Task
-from glocal.slots.client import LocalSGD, Phase
+from glocal.slots.client import Local, Phase, minibatch_training
 
 PHASE = Phase("train", 2, lambda *_: {})
 
@@ -170,20 +170,20 @@ def test_large_dense_models_are_compiled_where_the_run_is_long(
     assert resolve("auto", convolutions, torch.device("cpu")) == Sequential()
 
 
-class Remembers(LocalSGD):
+def remembers() -> Local:
     """Keeps what it received and sends its weights too: neither is a copy."""
+    base = minibatch_training()
 
-    def init(self, task: Task, params: Any, key: Any) -> Any:
-        return {"last": params}
-
-    def finish(self, task: Task, down: Any, carry: Any) -> Any:
-        update, _, _ = super().finish(task, down, carry)
+    def finish(task: Task, down: Any, carry: Any) -> Any:
+        update, _, _ = base.finish(task, down, carry)
         return update, {"last": down["params"]}, {"weights": carry["w"]}
+
+    return base.replace(init=lambda task, params, key: {"last": params}, finish=finish)
 
 
 def test_what_is_given_back_is_nobodys_buffer() -> None:
     states = tree.stack([{"last": Task(toys.dropout_net()).params}] * 6)
-    job = work(Remembers(sgd(0.1)), states)
+    job = work(remembers(), states)
     engine = Vectorised(in_blocks=True)
     first = engine.round(job)
     other = tree.map(lambda x: x * 0.5, job.down["params"])
@@ -219,7 +219,7 @@ def test_a_traced_function_knows_inputs_by_name_and_shape() -> None:
 def test_programs_of_old_trainings_are_let_go() -> None:
     engine = Vectorised(in_blocks=True)
     for lr in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
-        engine.round(work(LocalSGD(sgd(lr))))
+        engine.round(work(minibatch_training(sgd(lr))))
     assert len(engine.programs) == 4
 
 
@@ -246,7 +246,7 @@ def test_draws_left_alone_are_the_same_draws() -> None:
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 def test_a_compiled_step_is_the_same_step(capsys: pytest.CaptureFixture[str]) -> None:
-    job = work(LocalSGD(sgd(0.1, momentum=0.9), epochs=2, batch_size=4))
+    job = work(minibatch_training(sgd(0.1, momentum=0.9), epochs=2, batch_size=4))
     engine = Vectorised(compiled=True)
     workload = Workload(0, 4)
     first = engine.round(replace(job, workload=workload))
@@ -338,7 +338,7 @@ def rounds_of(job: CohortRound) -> Any:
 
 def test_threads_change_no_bit(two_threads: None) -> None:
     states = tree.stack([{"v": Task(toys.dropout_net()).params}] * 6)
-    job = work(toys.OwnModel(), states, needs_loss=True)
+    job = work(toys.own_client(), states, needs_loss=True)
     at_once = rounds_of(job)
     assert torch.get_num_threads() == 2
     torch.set_num_threads(1)
@@ -390,12 +390,10 @@ def test_blocks_on_threads_are_the_same_blocks(
     assert capsys.readouterr().err == ""
 
 
-class TwoPhases(LocalSGD):
+def two_phases() -> Local:
     """A long phase, then a shorter one."""
-
-    @property
-    def phases(self) -> tuple[Phase, ...]:
-        return (Phase("long", 3, self.step), Phase("short", 1, self.step))
+    base = minibatch_training()
+    return base.replace(phases=(Phase("long", 3, base.step), Phase("short", 1, base.step)))
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
@@ -409,7 +407,7 @@ def test_a_later_phase_is_compiled_at_its_own_first_step(
         return compiling.compiled(step, inputs, *rest, **options)
 
     monkeypatch.setattr(program, "compiled", watched)
-    job = work(TwoPhases(sgd(0.1)))
+    job = work(two_phases())
     close(Vectorised(compiled=True).round(job), Sequential().round(job))
     assert times == [0, 0]
     assert capsys.readouterr().err == ""

@@ -18,7 +18,7 @@ from glocal.engines.batching import plan
 from glocal.experiment import baseline as yardstick
 from glocal.experiment.baseline import measure
 from glocal.methods import resolve
-from glocal.methods.local import Alone, local
+from glocal.methods.local import LocalTraining, local
 from glocal.nn.task import Task
 from glocal.slots.method import Method
 from glocal.testing import ragged
@@ -41,9 +41,9 @@ def linear() -> Task:
     return Task(seeded(lambda: nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 3))))
 
 
-def alone(**settings: object) -> Alone:
+def alone(**settings: object) -> LocalTraining:
     made = local(**{"grid": (0.05, 0.5), "max_epochs": 12, "patience": 3, **settings})  # type: ignore[arg-type]
-    assert isinstance(made.local, Alone)
+    assert isinstance(made.local, LocalTraining)
     return made.local
 
 
@@ -173,7 +173,7 @@ def test_the_seed_decides() -> None:
 def test_settings_of_local() -> None:
     made = resolve("local(lr=0.2,max_epochs=7,batch_size=4,momentum=0.9)")
     assert isinstance(made, Method)
-    assert isinstance(made.local, Alone)
+    assert isinstance(made.local, LocalTraining)
     assert made.local.rates == (0.2,)
     assert (made.local.max_epochs, made.local.batch_size) == (7, 4)
     labels = {alone(**s).label for s in ({}, {"patience": 4}, {"momentum": 0.9}, {"grid": (0.1,)})}

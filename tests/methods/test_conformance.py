@@ -15,7 +15,7 @@ from glocal.core import rng, tree
 from glocal.engines import CohortRound, Sequential, Vectorised, vectorised
 from glocal.methods import resolve
 from glocal.nn.augment import chain, crop, flip
-from glocal.slots.client import LocalSGD
+from glocal.slots.client import minibatch_training
 from glocal.slots.method import Method, as_plan
 from glocal.testing import SIZES, check_method, ragged
 from glocal.testing.contract import Contract, cohorts, telling_seed
@@ -99,7 +99,7 @@ def test_the_federation_is_ragged_and_somebody_is_late_and_somebody_never_comes(
     assert len(joined | set(first)) < len(fed)
 
 
-SGD = LocalSGD()
+SGD = minibatch_training()
 CALLS: list[int] = []
 
 
@@ -153,7 +153,7 @@ def sends_another_shape(task: Any, down: Any, carry: Any) -> Any:
 
 
 def sends_what_it_keeps(task: Any, down: Any, carry: Any) -> Any:
-    update, state, _ = toys.OwnModel().finish(task, down, carry)
+    update, state, _ = toys.own_client().finish(task, down, carry)
     return update, state, {"v": state["v"]["layers.0.weight"].flatten()}
 
 
@@ -163,7 +163,7 @@ def keeps_more_than_it_had(task: Any, down: Any, carry: Any) -> Any:
 
 
 def keeps_another_type(task: Any, down: Any, carry: Any) -> Any:
-    update, state, extra = toys.OwnModel().finish(task, down, carry)
+    update, state, extra = toys.own_client().finish(task, down, carry)
     return update, tree.map(lambda x: x.double(), state), extra
 
 
@@ -215,7 +215,7 @@ def test_the_kit_bites(hooks: dict[str, Any], message: str) -> None:
 
 
 def own(**hooks: Any) -> Method:
-    return toys.wrapped(toys.OwnModel(), **hooks)
+    return toys.wrapped(toys.own_client(), **hooks)
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,9 @@ from glocal.core.types import Uplink
 from glocal.methods import resolve
 from glocal.methods.afl import afl
 from glocal.methods.fedmgda import coefficients, fedmgda
-from glocal.methods.propfair import propfair
+from glocal.methods.propfair import propfair, proportional
 from glocal.methods.q_fedavg import q_fedavg
 from glocal.methods.term import term
-from glocal.slots.client import LocalSGD
 from glocal.slots.method import as_plan
 from glocal.slots.weighting import Setting, Weighting, by_examples, uniform
 from glocal.testing import check_method
@@ -236,10 +235,12 @@ def test_propfair_loss_by_hand(baseline: float, near: bool) -> None:
     task, w = training.task, training.task.params
     x, y = training.fed[4].train
     batch, key = {"x": x, "y": y, "weight": torch.ones(len(y))}, rng.key(0)
-    tilted = as_plan(resolve(f"propfair-loss(baseline={baseline})")).stages[0].method.local
-    assert isinstance(tilted, LocalSGD)
     plain, loss = task.grad(lambda v: task.loss(v, batch, key), w)
-    grads, value = task.grad(lambda v: tilted.objective(task, {}, v, batch, key), w)
+    grads, value = task.grad(lambda v: proportional(task.loss(v, batch, key), baseline), w)
+    local = as_plan(resolve(f"propfair-loss(baseline={baseline})")).stages[0].method.local
+    down = {"params": w, "lr": torch.tensor(1.0)}
+    moved = local.step(task, down, local.start(task, down, {}), batch, key)["w"]
+    assert torch.allclose(moved["0.bias"], w["0.bias"] - 0.1 * grads["0.bias"], atol=1e-6)
     assert (baseline - float(loss) < 0.2) == near
     slope = 1 / baseline if near else 1 / (baseline - float(loss))
     worth = float(loss) / baseline if near else -math.log(1 - float(loss) / baseline)

@@ -18,7 +18,7 @@ from glocal.nn.augment import flip
 from glocal.nn.layers import LSTM, Dropout
 from glocal.nn.optim import sgd
 from glocal.nn.task import Task, cross_entropy, try_out, try_vectorised
-from glocal.slots.client import LocalSGD
+from glocal.slots.client import minibatch_training
 from toys import Recurrent, dropout_net, seeded
 
 X = rng.normal(rng.key(0), (5, 6))
@@ -319,7 +319,7 @@ def test_training_in_bfloat16_is_near_and_judging_is_single(engine: Engine) -> N
     ends = {}
     for precision in ("single", "bf16"):
         task = Task(module, precision=precision)
-        local = LocalSGD(sgd(0.1), batch_size=10)
+        local = minibatch_training(sgd(0.1), batch_size=10)
         down = {"params": task.params, "lr": torch.tensor(1.0), "round": torch.tensor(0.0)}
         uplink, _ = engine.round(
             CohortRound(task, local, fed, down, torch.arange(3), {}, rng.key(1))

@@ -25,7 +25,7 @@ from glocal.experiment.baseline import measure
 from glocal.experiment.config import Order
 from glocal.experiment.setup import alone_of
 from glocal.methods import resolve
-from glocal.methods.local import Alone
+from glocal.methods.local import LocalTraining
 from glocal.nn.augment import flip
 from glocal.nn.task import cross_entropy
 from glocal.runs import locks
@@ -448,7 +448,7 @@ def test_the_yardstick_goes_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     fed = glocal.load("digits", clients=6)
     here = Order(model="mlp(8)", yardstick="local(max_epochs=4)").place(fed, 0)
     alone = alone_of("local(max_epochs=4)")
-    assert isinstance(alone, Alone)
+    assert isinstance(alone, LocalTraining)
     # Blocks of two clients each, so that some are done when it stops.
     parameters = tree.count(here.task.params)
     monkeypatch.setattr(

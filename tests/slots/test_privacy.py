@@ -6,7 +6,7 @@ import json
 import math
 import re
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from glocal.methods import resolve
 from glocal.nn.task import Task
 from glocal.slots import accounting
 from glocal.slots.accounting import Scheme
-from glocal.slots.client import LocalSGD
+from glocal.slots.client import minibatch_training
 from glocal.slots.method import Method, as_plan
 from glocal.slots.privacy import DP, clipped, dp, gaussian, in_words, noisy, norm, shown
 from glocal.slots.weighting import Setting
@@ -169,8 +169,8 @@ def test_noise_on_the_sum(where: str, times: int) -> None:
     size, S, z = 200_000, 0.5, 1.5
     setting = Setting(40, 0.1, 10, "poisson")  # 4 are expected, 5 came
     uplink = sent(5, size)
-    quiet = Method(local=LocalSGD(), privacy=dp(clip=S, noise=0.0, where=where))
-    loud = Method(local=LocalSGD(), privacy=dp(clip=S, noise=z, where=where))
+    quiet = Method(local=minibatch_training(), privacy=dp(clip=S, noise=0.0, where=where))
+    loud = Method(local=minibatch_training(), privacy=dp(clip=S, noise=z, where=where))
     exact, _ = reduced(quiet, uplink, setting, rng.key(5))
     assert torch.allclose(4 * exact, S / 3 * uplink.update["w"].sum(0), atol=1e-5)
     step, _ = reduced(loud, uplink, setting, rng.key(5))
@@ -287,7 +287,7 @@ def test_one_step_of_the_clip_by_hand() -> None:
     """Two of four below: share 1/2, quantile 0.9, rate 0.2: times exp(0.2 · 0.4)."""
     private = made(clip=2.5, noise=0.0, quantile=0.9)
     setting = Setting(4, 1.0, 1)
-    method = Method(local=LocalSGD(), privacy=private)
+    method = Method(local=minibatch_training(), privacy=private)
     _, after = reduced(method, norms(torch.tensor([1.0, 2.0, 3.0, 4.0])), setting, rng.key(0))
     assert float(after["privacy"]["clip"]) == pytest.approx(2.5 * math.exp(0.2 * 0.4))
 
@@ -392,15 +392,14 @@ def test_the_word_stands_beside_the_number() -> None:
     )
 
 
-@dataclass(frozen=True)
-class SendsMore(LocalSGD):
-    def finish(self, task: Any, down: Any, carry: Any) -> Any:
-        update, state, _ = super().finish(task, down, carry)
+def more() -> Method:
+    base = minibatch_training()
+
+    def finish(task: Any, down: Any, carry: Any) -> Any:
+        update, state, _ = base.finish(task, down, carry)
         return update, state, {"count": torch.ones(())}
 
-
-def more() -> Method:
-    return Method(local=SendsMore(), privacy=dp())
+    return Method(local=base.replace(finish=finish), privacy=dp())
 
 
 @pytest.mark.parametrize(

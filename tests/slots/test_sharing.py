@@ -11,9 +11,9 @@ from glocal.core.spec import Call
 from glocal.methods import resolve, selector
 from glocal.nn.task import Task
 from glocal.slots import sharing
-from glocal.slots.client import LocalSGD
+from glocal.slots.client import minibatch_training
 from glocal.slots.method import Method
-from glocal.slots.sharing import KeepPrivate, Selector
+from glocal.slots.sharing import Selector, keep_private
 from glocal.slots.weighting import Setting
 from glocal.training import server
 from toys import dropout_net
@@ -101,7 +101,7 @@ def task() -> Task:
 def test_keep_private_by_hand(task: Task) -> None:
     """The head ``3`` travels; the body ``0`` is the client's own."""
     shared = frozenset({"3.weight", "3.bias"})
-    local = KeepPrivate(LocalSGD(), shared)
+    local = keep_private(minibatch_training(), shared)
     received = task.params
     client = local.init(task, received, rng.key(0))
     assert set(client["private"]) == {"0.weight", "0.bias"}
@@ -128,10 +128,11 @@ def test_keep_private_by_hand(task: Task) -> None:
 
 
 def test_the_client_half_is_wrapped_only_where_something_is_private(task: Task) -> None:
-    assert isinstance(resolve("fedavg").client_half(task), LocalSGD)  # type: ignore[union-attr]
+    whole = resolve("fedavg")
+    assert isinstance(whole, Method)
+    assert whole.client_half(task) is whole.local
     half = resolve("fedavg(shared=last(1))").client_half(task)  # type: ignore[union-attr]
-    assert isinstance(half, KeepPrivate)
-    assert half.shared == {"3.weight", "3.bias"}
+    assert set(half.init(task, task.params, rng.key(0))["private"]) == {"0.weight", "0.bias"}
     alone = resolve("local")
     assert isinstance(alone, Method)
     assert alone.client_half(task) is alone.local

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Tree, Uplink
 from glocal.data.federation import Federation
+from glocal.methods import resolve
 from glocal.methods.fedavg import fedavg
-from glocal.slots.method import Method, Plan, Stage
+from glocal.slots.method import Method, Plan, Stage, as_plan
 from glocal.slots.sharing import last
 from glocal.slots.weighting import Weighting
 from glocal.studies.newcomer import arrival
@@ -431,3 +432,15 @@ def test_a_named_client_of_own_data(command: Callable[..., tuple[Any, str, str]]
     assert code == 0
     assert "client b then trains" in " ".join(out.split())
     assert "their own test splits" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "pfedme", "fedevg"])
+def test_a_client_that_trains_by_itself_is_the_same_but_for_its_phases(spec: str) -> None:
+    local = as_plan(resolve(spec)).stages[0].method.local
+    copy = arrival.by_itself(local, frozenset(), 3)
+    assert [phase.epochs for phase in copy.phases] == [3] * len(local.phases)
+    for field in fields(local):
+        same = getattr(copy, field.name) == getattr(local, field.name)
+        assert same == (field.name != "phases"), field.name
+    assert copy.solve_before_evaluation == (spec != "fedavg")
+    assert copy.keeps_whole_model == (spec == "fedevg")

@@ -166,7 +166,7 @@ def test_an_update_that_is_not_finite_names_the_client_and_the_round(engine: Eng
 
 def test_an_extra_that_is_not_finite_is_noticed_too() -> None:
     def finish(task: Any, down: Any, carry: Any) -> Any:
-        update, state, _ = toys.LocalSGD().finish(task, down, carry)
+        update, state, _ = toys.minibatch_training().finish(task, down, carry)
         return update, state, {"e": update["0.bias"] / 0}
 
     with pytest.raises(ClientError, match="client 0's training in round 1 is not finite"):
@@ -178,9 +178,9 @@ def test_a_schedule_reaches_the_clients_and_rounds_are_told() -> None:
 
     def start(task: Any, down: Any, client: Any) -> Any:
         seen.append((float(down["round"]), float(down["rounds"]), float(down["lr"])))
-        return toys.LocalSGD().start(task, down, client)
+        return toys.minibatch_training().start(task, down, client)
 
-    method = Method(local=toys.Hooked(toys.LocalSGD(), start=start, schedule=lambda t: 0.5**t))
+    method = toys.wrapped(start=start, schedule=lambda t: 0.5**t)
     run(training(method, sampler=Fixed(1)))
     assert seen == [(0, 3, 1), (1, 3, 0.5), (2, 3, 0.25)]
 

@@ -24,7 +24,7 @@ stable at any λ; the plain gradient step overshoots once ηλF exceeds 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 import torch
@@ -35,16 +35,16 @@ from glocal.core import rng, tree
 from glocal.core import validation as fields
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.spec import parse_call, split_plus
-from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.core.types import Batch, Carry, Downlink, Params, Tree
 from glocal.data.federation import Federation
 from glocal.engines.base import EVAL_BATCH, Engine, padded_rows
 from glocal.evaluation.evaluate import score
 from glocal.experiment.baseline import BLOCK_BYTES, Best, race
 from glocal.methods import selector
-from glocal.methods.local import GRID
-from glocal.nn.optim import Optimizer, Schedule, constant, not_negative, positive, sgd
+from glocal.methods.local import GRID, LocalTraining
+from glocal.nn.optim import Optimizer, not_negative, positive, sgd
 from glocal.nn.task import Task, weighted_mean
-from glocal.slots.client import Phase, check_counts
+from glocal.slots.client import Candidates, Phase, check_counts
 from glocal.slots.sharing import Selector, everything
 from glocal.slots.sharing import last as last_layers
 
@@ -58,24 +58,18 @@ def _cross_entropy(task: Task, carry: Carry, w: Params, batch: Batch, key: Tenso
     return task.loss(w, batch, key)
 
 
-@dataclass(frozen=True)
-class Technique:
-    """How a client adapts; a ``Local`` whose state has the model under ``w`` and G under ``g``."""
+@dataclass(frozen=True, kw_only=True)
+class Technique(LocalTraining):
+    """How a client adapts; its state has the model under ``w`` and G under ``g``."""
 
     name: str
-    objective: Objective = _cross_entropy
-    moves: Selector = field(default_factory=everything)
+    moves: Selector
     """Which parameters are adapted."""
-    lam: float | None = None
+    lam: float | None
     """The strength of ewc's pull; none: no Fisher information is taken."""
-    public: bool = False
+    public: bool
     """Whether that is of public data."""
-    rates: tuple[float, ...] = GRID
-    max_epochs: int = 50
-    patience: int = 10
-    batch_size: int = 10
-    opt: Optimizer = field(default_factory=lambda: sgd(1.0))
-    schedule: Schedule = field(default_factory=constant)
+    candidates: Candidates = lambda task, down, client: {"adapted": client["w"]}
 
     def check(self, task: Task, public: Public | None) -> None:
         """Refuse, before anyone trains, what does not fit the model or lacks its data."""
@@ -86,32 +80,28 @@ class Technique:
             )
         self.moves.pick(task.names)
 
-    @property
-    def phases(self) -> tuple[Phase, ...]:
-        """An epoch at a time: after each, validation data is looked at."""
-        return (Phase("adapt", 1, self.step),)
 
-    def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
-        """Not used: every client starts with the model it was given."""
-        return {"w": params}
+def _technique(
+    name: str,
+    training: Mapping[str, Any],
+    *,
+    objective: Objective = _cross_entropy,
+    moves: Selector | None = None,
+    lam: float | None = None,
+    public: bool = False,
+) -> Technique:
+    """A technique that minimises ``objective``, an epoch at a time."""
+    settings: dict[str, Any] = {"rates": GRID, "max_epochs": 50, "patience": 10, "opt": sgd(1.0)}
+    settings |= _training(training)
+    adapted, optimiser = moves or everything(), settings["opt"]
 
-    def start(self, task: Task, down: Downlink, client: ClientState) -> Carry:
-        """As it was left after the last epoch."""
-        return client
-
-    def step(self, task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
-        """One mini-batch."""
-        w, moving = carry["w"], self.moves.pick(task.names)
+    def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+        w, moving = carry["w"], adapted.pick(task.names)
         part = {k: w[k] for k in task.names if k in moving}
-
-        def objective(part: Params) -> Tensor:
-            return self.objective(task, carry, {**w, **part}, batch, key)
-
-        grads, _ = task.grad(objective, part)
+        grads, _ = task.grad(lambda p: objective(task, carry, {**w, **p}, batch, key), part)
         rate = carry["lr"] * down["lr"]
-        part, opt = self.opt.update(grads, carry["opt"], part, rate)
-        if self.lam is not None:
-            lam = self.lam
+        part, opt = optimiser.update(grads, carry["opt"], part, rate)
+        if lam is not None:
 
             def pulled(a: Tensor, g: Tensor, f: Tensor) -> Tensor:
                 pull = rate * lam * f
@@ -122,18 +112,14 @@ class Technique:
             part = tree.map(pulled, part, *({k: carry[s][k] for k in part} for s in ("g", "f")))
         return {**carry, "w": {k: part.get(k, w[k]) for k in w}, "opt": opt}
 
-    def finish(self, task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
-        """Nothing is sent."""
-        return {}, carry, {}
-
-    def received(self, task: Task, down: Downlink, client: ClientState) -> Params:
-        """The model as it stands."""
-        w: Params = client["w"]
-        return w
-
-    def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
-        """The model as it stands."""
-        return {"adapted": client["w"]}
+    return Technique(
+        name=name,
+        phases=(Phase("adapt", 1, step),),
+        moves=adapted,
+        lam=lam,
+        public=public,
+        **settings,
+    )
 
 
 class TrainingArgs(TypedDict, total=False):
@@ -148,13 +134,13 @@ class TrainingArgs(TypedDict, total=False):
 
 def fine_tune(**training: Unpack[TrainingArgs]) -> Technique:
     """All parameters, on the client's loss."""
-    return Technique("fine-tune", **_training(training))
+    return _technique("fine-tune", training)
 
 
 def freeze_base(train: Any = None, **training: Unpack[TrainingArgs]) -> Technique:
     """Only some layers, the last by default: ``train`` takes what ``shared=`` takes."""
     moves = last_layers(1) if train is None else selector(train)
-    return Technique("freeze-base", moves=moves, **_training(training))
+    return _technique("freeze-base", training, moves=moves)
 
 
 def ewc(lam: float = 5000.0, *, fisher: str = "own", **training: Unpack[TrainingArgs]) -> Technique:
@@ -162,7 +148,7 @@ def ewc(lam: float = 5000.0, *, fisher: str = "own", **training: Unpack[Training
     not_negative(lam=lam)
     if fisher not in ("own", "public"):
         raise unknown("fisher", str(fisher), ("own", "public"))
-    return Technique("ewc", lam=lam, public=fisher == "public", **_training(training))
+    return _technique("ewc", training, lam=lam, public=fisher == "public")
 
 
 def distill(
@@ -190,7 +176,7 @@ def distill(
         both = hard * task.losses(student, batch["y"]) + soft * each
         return weighted_mean(both, batch["weight"])
 
-    return Technique("distill", objective, **_training(training))
+    return _technique("distill", training, objective=objective)
 
 
 TECHNIQUES: dict[str, Callable[..., Technique]] = {

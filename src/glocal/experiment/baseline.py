@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -26,9 +26,8 @@ from glocal.data.federation import Federation
 from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
 from glocal.evaluation.evaluate import score
-from glocal.methods.local import Alone
+from glocal.methods.local import LocalTraining
 from glocal.nn.task import Task
-from glocal.slots.client import Local
 
 if TYPE_CHECKING:
     from glocal.training.checkpoint import Keeper
@@ -63,7 +62,7 @@ def measure(
     task: Task,
     fed: Federation,
     engine: Engine,
-    alone: Alone,
+    alone: LocalTraining,
     seed: int,
     tick: Tick = lambda done, total: None,
     keeper: Keeper | None = None,
@@ -112,7 +111,7 @@ def _block(
     task: Task,
     fed: Federation,
     engine: Engine,
-    alone: Alone,
+    alone: LocalTraining,
     seed: int,
     ids: Tensor,
     on_epoch: OnEpoch,
@@ -126,25 +125,11 @@ def _block(
     return best.by_client(ids, rates, fed)
 
 
-class Racer(Local, Protocol):
-    """A client's training by itself, the model under ``w`` in its state, and when to give up."""
-
-    @property
-    def max_epochs(self) -> int:
-        """Passes over the data, at most."""
-        ...
-
-    @property
-    def patience(self) -> int:
-        """Epochs outside the best's standard error after which a run is given up."""
-        ...
-
-
 def race(
     task: Task,
     fed: Federation,
     engine: Engine,
-    racer: Racer,
+    racer: LocalTraining,
     state: Tree,
     runs: Tensor,
     root: Tensor,
@@ -191,7 +176,7 @@ def race(
     return best
 
 
-def _start(task: Task, alone: Alone, ids: Tensor, rates: Tensor, root: Tensor) -> Tree:
+def _start(task: Task, alone: LocalTraining, ids: Tensor, rates: Tensor, root: Tensor) -> Tree:
     """One fresh initialisation for each client, the same for all of its rates."""
     states = [alone.init(task, {}, rng.fold(rng.fold(root, 0), i)) for i in ids]
     stacked = tree.map(lambda x: x.repeat_interleave(len(rates), 0), tree.stack(states))

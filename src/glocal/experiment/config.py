@@ -26,7 +26,7 @@ from glocal.experiment.fingerprint import digest
 from glocal.experiment.repeat import Repeat, Trained, judge, struck
 from glocal.experiment.setup import ModelLike, Place
 from glocal.experiment.synthetic import made
-from glocal.methods.local import Alone
+from glocal.methods.local import LocalTraining
 from glocal.nn.task import PRECISIONS, Augment, Losses, cross_entropy
 from glocal.slots.method import Method, Plan
 from glocal.training import attacks, server
@@ -97,7 +97,7 @@ class Order:
             raise unknown("precision", self.precision, PRECISIONS)
         check_policy(self.diverged)
 
-    def alone(self, plan: Plan) -> Alone:
+    def alone(self, plan: Plan) -> LocalTraining:
         """How clients train alone: the plan itself, if that is what it is."""
         return itself(plan) or place.alone_of(self.yardstick)
 
@@ -180,7 +180,11 @@ class Order:
             return None
 
     def by_itself(
-        self, alone: Alone, here: Place, tick: Tick = no_tick, keeping: Keeping | None = None
+        self,
+        alone: LocalTraining,
+        here: Place,
+        tick: Tick = no_tick,
+        keeping: Keeping | None = None,
     ) -> Repeat:
         """Every client trains alone."""
         keeper = None
@@ -290,10 +294,10 @@ class Order:
         return f"{what} ({repeat + 1} of {self.repeats})" if self.repeats > 1 else what
 
 
-def itself(plan: Plan) -> Alone | None:
+def itself(plan: Plan) -> LocalTraining | None:
     """The plan as a way of being alone, if it is one."""
     own = plan.stages[0].method.local if len(plan.stages) == 1 else None
-    return own if isinstance(own, Alone) else None
+    return own if isinstance(own, LocalTraining) else None
 
 
 def _facts(here: Place) -> tuple[str, str, int]:

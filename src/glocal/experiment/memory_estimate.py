@@ -24,7 +24,7 @@ from glocal.evaluation.evaluate import at_once
 from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment import baseline as yardstick
 from glocal.experiment.client_footprint import Client, bytes_of, footprint
-from glocal.methods.local import Alone
+from glocal.methods.local import LocalTraining
 from glocal.nn.task import Task
 from glocal.slots.method import Method
 from glocal.slots.sharing import nothing
@@ -181,7 +181,7 @@ def estimate(
     task: Task,
     fed: Federation,
     engine: Engine,
-    alone: Alone,
+    alone: LocalTraining,
     training: Training | None = None,
     *,
     repeats: int = 1,

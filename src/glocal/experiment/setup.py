@@ -23,7 +23,7 @@ from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment.baseline import Yardstick, measure
 from glocal.methods import resolve
-from glocal.methods.local import Alone, local
+from glocal.methods.local import LocalTraining, local
 from glocal.nn import models
 from glocal.nn.task import Augment, Losses, Task, try_out, try_vectorised
 from glocal.slots.method import Method
@@ -118,7 +118,7 @@ KEPT = 32
 
 def measured(
     place: Place,
-    alone: Alone,
+    alone: LocalTraining,
     tick: Callable[[int, int], None],
     keeper: Keeper | None = None,
 ) -> tuple[Yardstick, Outcome]:
@@ -140,16 +140,16 @@ def measured(
     return yard, judged
 
 
-def is_measured(place: Place, alone: Alone) -> bool:
+def is_measured(place: Place, alone: LocalTraining) -> bool:
     """Whether the yardstick is there already."""
     return _yardstick_key(place, alone) in _YARDSTICKS
 
 
-def _yardstick_key(place: Place, alone: Alone) -> str:
+def _yardstick_key(place: Place, alone: LocalTraining) -> str:
     return f"{place.key} {alone.label}"
 
 
-def alone_of(yardstick: Method | str | None) -> Alone:
+def alone_of(yardstick: Method | str | None) -> LocalTraining:
     """How clients train alone, from what was asked for; refuses what is not ``local``."""
     method = (
         local()
@@ -158,7 +158,7 @@ def alone_of(yardstick: Method | str | None) -> Alone:
         if isinstance(yardstick, str)
         else yardstick
     )
-    if not isinstance(method, Method) or not isinstance(method.local, Alone):
+    if not isinstance(method, Method) or not isinstance(method.local, LocalTraining):
         raise GlocalError("the yardstick must be local, with settings if you like: local(lr=0.1).")
     return method.local
 

@@ -21,7 +21,6 @@ from glocal.core.errors import GlocalError
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
 from glocal.methods.training_args import TrainingArgs, local_sgd
 from glocal.nn.task import Task
-from glocal.slots.client import variant
 from glocal.slots.method import Method
 
 
@@ -64,6 +63,5 @@ def apfl(
     def candidates(task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
         return {"mixed": mix(client["v"], down["params"], client["alpha"])}
 
-    return Method(
-        local=variant(base, init=init, start=start, step=step, finish=finish, candidates=candidates)
-    )
+    local = base.replace(init=init, start=start, step=step, finish=finish, candidates=candidates)
+    return Method(local=local)

@@ -20,7 +20,6 @@ from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
 from glocal.methods.training_args import TrainingArgs, local_sgd
 from glocal.nn.optim import not_negative
 from glocal.nn.task import Task
-from glocal.slots.client import variant
 from glocal.slots.method import Method
 
 
@@ -52,6 +51,5 @@ def ditto(*, lam: float = 0.1, **training: Unpack[TrainingArgs]) -> Method:
     def candidates(task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
         return {"personal": client["v"]}
 
-    return Method(
-        local=variant(base, init=init, start=start, step=step, finish=finish, candidates=candidates)
-    )
+    local = base.replace(init=init, start=start, step=step, finish=finish, candidates=candidates)
+    return Method(local=local)

@@ -35,7 +35,7 @@ from glocal.methods.generative.server_examples import Moves, examples, whole
 from glocal.methods.training_args import TrainingArgs, local_sgd, with_adam
 from glocal.nn.optim import not_negative
 from glocal.nn.task import Task, weighted_mean
-from glocal.slots.client import Phase, variant
+from glocal.slots.client import Phase
 from glocal.slots.method import Method
 from glocal.slots.sharing import nothing
 
@@ -107,15 +107,14 @@ def fedevg(
         g = langevin.clipped(energy.gradient(task, w, x, y), clip)
         return {}, {"w": w}, {"score": s.sign() if signed else s, "gradient": g}
 
-    local = variant(
-        base,
+    local = base.replace(
         init=init,
         start=start,
         phases=(Phase("train", base.epochs, step, steps),),
         finish=finish,
         received=lambda task, down, client: client["w"],
         candidates=lambda task, down, client: {"own": client["w"]},
-        solves_when_judged=True,  # who never took part can train all the same
-        whole_model_in_state=True,
+        solve_before_evaluation=True,  # who never took part can train all the same
+        keeps_whole_model=True,
     )
     return Method(local=local, memory=examples("fedevg", moves), shared=nothing())

@@ -19,7 +19,7 @@ from glocal.core import tree
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
 from glocal.methods.training_args import TrainingArgs, local_sgd
 from glocal.nn.task import Task
-from glocal.slots.client import Phase, Step, check_counts, variant
+from glocal.slots.client import Phase, Step
 from glocal.slots.method import Method
 from glocal.slots.sharing import Selector, all_but_last, split
 
@@ -31,7 +31,6 @@ def fedrep(
     body = shared or all_but_last(1)
     settings: TrainingArgs = {"epochs": 1, **training}
     base = local_sgd(**settings)
-    check_counts(epochs=head_epochs, batch_size=base.batch_size)
 
     def start(task: Task, down: Downlink, client: ClientState) -> Carry:
         phi, h = split(down["params"], body.pick(task.names))
@@ -56,7 +55,7 @@ def fedrep(
         return step
 
     def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
-        # The whole difference: what is private of it stays at home (sharing.KeepPrivate).
+        # The whole difference: what is private of it is kept by the client (sharing.keep_private).
         w = {**carry["head"], **carry["body"]}
         return tree.sub({k: w[k] for k in down["params"]}, down["params"]), {}, {}
 
@@ -64,4 +63,4 @@ def fedrep(
         Phase("head", head_epochs, moving("head", still="body")),
         Phase("body", base.epochs, moving("body", still="head")),
     )
-    return Method(local=variant(base, start=start, phases=phases, finish=finish), shared=body)
+    return Method(local=base.replace(start=start, phases=phases, finish=finish), shared=body)

@@ -1,29 +1,57 @@
-"""Each client alone: what federation has to beat.
+"""Local training, each client by itself: what federation has to beat.
 
-Nothing travels. A client trains its own fresh initialisation on its own data and keeps its
+Nothing is communicated. A client trains its own fresh initialisation on its own data and keeps its
 optimiser from round to round, since there is no server to interrupt it. As a method on its own
-(``local``) it is the yardstick of every comparison: :mod:`glocal.experiment.baseline` gives each
-client its own learning rate from ``grid`` and stops early, both on the client's validation data.
+(``local``) it is the local baseline of every comparison: :mod:`glocal.experiment.baseline` gives
+each client its own learning rate from ``grid`` and stops early, both on the client's validation
+data.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from glocal.core.errors import GlocalError
-from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.core.types import Batch, Carry, ClientState, Downlink, Params
 from glocal.methods.training_args import TrainingArgs, client_optimiser, schedule
-from glocal.nn.optim import Optimizer, Schedule, constant, positive
+from glocal.nn.optim import positive
 from glocal.nn.task import Task
-from glocal.slots.client import Phase, check_counts
+from glocal.slots.client import Candidates, Finish, Local, Phase, Received, Start
 from glocal.slots.method import Method
 from glocal.slots.sharing import nothing
 
 GRID = (0.03, 0.1, 0.3)
+
+
+def own_model(task: Task, down: Downlink, client: ClientState) -> Params:
+    """The client's own model, under ``w`` in its state: there is no other."""
+    w: Params = client["w"]
+    return w
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalTraining(Local):
+    """A client that trains by itself, from where it stopped; its state has ``w``, ``opt``, ``lr``.
+
+    The learning rate is part of the state: one program trains a client at several rates.
+    """
+
+    rates: tuple[float, ...]
+    """Learning rates that a client may pick from."""
+    max_epochs: int
+    patience: int
+    """Epochs without a gain on validation data after which training stops."""
+    label: str = ""
+    """Equal for equal settings: a local baseline is measured once for each."""
+    start: Start = lambda task, down, client: client
+    finish: Finish = lambda task, down, carry: ({}, carry, {})
+    received: Received = own_model
+    candidates: Candidates = lambda task, down, client: {"own": client["w"]}
+    keeps_whole_model: bool = True
 
 
 def local(
@@ -33,7 +61,7 @@ def local(
     patience: int = 15,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """Each client alone; ``lr`` fixes the learning rate, else each client picks from ``grid``."""
+    """Each client by itself; ``lr`` fixes its rate, else each client picks one from ``grid``."""
     if "lr" in training:
         positive(lr=training["lr"])
     rates = (training["lr"],) if "lr" in training else tuple(grid)
@@ -43,67 +71,27 @@ def local(
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise GlocalError(f"{name} must be a whole number of 1 or more, not {count}.")
     settings: TrainingArgs = {"batch_size": 10, "epochs": 1, **training, "lr": 1.0}
-    alone = Alone(
-        opt=client_optimiser(**settings),
+    opt = client_optimiser(**settings)
+
+    def init(task: Task, params: Params, key: Tensor) -> ClientState:
+        w = task.init(key)
+        rate = torch.tensor(rates[0], device=next(iter(w.values())).device)
+        return {"w": w, "opt": opt.init(w), "lr": rate}
+
+    def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
+        grads, _ = task.grad(lambda w: task.loss(w, batch, key), carry["w"])
+        w, state = opt.update(grads, carry["opt"], carry["w"], carry["lr"] * down["lr"])
+        return {"w": w, "opt": state, "lr": carry["lr"]}
+
+    by_itself = LocalTraining(
+        init=init,
+        phases=(Phase("train", settings["epochs"], step),),
+        opt=opt,
         rates=rates,
         max_epochs=max_epochs,
         patience=patience,
         batch_size=settings["batch_size"],
-        epochs=settings["epochs"],
         schedule=schedule(settings.get("schedule", "constant")),
         label=f"{sorted(settings.items())} {rates} {max_epochs} {patience}",
     )
-    return Method(local=alone, shared=nothing())
-
-
-@dataclass(frozen=True)
-class Alone:
-    """Local training that never meets a server; the learning rate is part of the client's state."""
-
-    opt: Optimizer
-    rates: tuple[float, ...]
-    max_epochs: int
-    patience: int
-    batch_size: int = 10
-    epochs: int = 1
-    schedule: Schedule = field(default_factory=constant)
-    label: str = ""
-    """Equal for equal settings: a yardstick is measured once for each."""
-    whole_model_in_state = True
-
-    def __post_init__(self) -> None:
-        check_counts(epochs=self.epochs, batch_size=self.batch_size)
-
-    @property
-    def phases(self) -> tuple[Phase, ...]:
-        """One."""
-        return (Phase("train", self.epochs, self.step),)
-
-    def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
-        """A fresh initialisation of the client's own."""
-        w = task.init(key)
-        rate = torch.tensor(self.rates[0], device=next(iter(w.values())).device)
-        return {"w": w, "opt": self.opt.init(w), "lr": rate}
-
-    def start(self, task: Task, down: Downlink, client: ClientState) -> Carry:
-        """Go on where the client stopped."""
-        return client
-
-    def step(self, task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
-        """A step at the client's own rate."""
-        grads, _ = task.grad(lambda w: task.loss(w, batch, key), carry["w"])
-        w, opt = self.opt.update(grads, carry["opt"], carry["w"], carry["lr"] * down["lr"])
-        return {"w": w, "opt": opt, "lr": carry["lr"]}
-
-    def finish(self, task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
-        """Nothing is sent."""
-        return {}, carry, {}
-
-    def received(self, task: Task, down: Downlink, client: ClientState) -> Params:
-        """The client's own model: there is no other."""
-        w: Params = client["w"]
-        return w
-
-    def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
-        """The client's own model."""
-        return {"own": client["w"]}
+    return Method(local=by_itself, shared=nothing())

@@ -23,7 +23,6 @@ from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
 from glocal.methods.training_args import TrainingArgs, local_sgd
 from glocal.nn.optim import not_negative
 from glocal.nn.task import Task
-from glocal.slots.client import variant
 from glocal.slots.method import Method
 from glocal.slots.weighting import uniform
 
@@ -55,5 +54,5 @@ def mtl(*, lam1: float = 0.1, lam2: float = 1e-4, **training: Unpack[TrainingArg
     def candidates(task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
         return {"own": client["w"]}
 
-    local = variant(base, init=init, start=start, step=step, finish=finish, candidates=candidates)
+    local = base.replace(init=init, start=start, step=step, finish=finish, candidates=candidates)
     return Method(local=local, weighting=uniform())

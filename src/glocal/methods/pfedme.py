@@ -14,7 +14,7 @@ w_i between where it was and θ_i.
 
 Departure: the inner problem starts from the last θ_i, as the released code does. A schedule is for
 η alone: the inner problem is to be solved as well in the last round as in the first. A client that
-was never sampled solves for its θ when it is judged (``solves_when_judged``).
+was never sampled solves for its θ before it is evaluated (``solve_before_evaluation``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
 from glocal.methods.training_args import TrainingArgs, local_sgd
 from glocal.nn.optim import positive, sgd
 from glocal.nn.task import Task
-from glocal.slots.client import MOST_EPOCHS, variant
+from glocal.slots.client import MOST_EPOCHS
 from glocal.slots.method import Method
 from glocal.slots.weighting import uniform
 
@@ -83,13 +83,12 @@ def pfedme(
     def candidates(task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
         return {"theta": client["theta"]}
 
-    local = variant(
-        base,
+    local = base.replace(
         init=init,
         start=start,
         step=step,
         finish=finish,
         candidates=candidates,
-        solves_when_judged=True,
+        solve_before_evaluation=True,
     )
     return Method(local=local, weighting=uniform(), server_opt=sgd(beta))

@@ -46,10 +46,14 @@ def propfair_loss(*, baseline: float = 3.0, **training: Unpack[TrainingArgs]) ->
     positive(baseline=baseline)
 
     def objective(task: Task, down: Downlink, w: Params, batch: Batch, key: Tensor) -> Tensor:
-        loss = task.loss(w, batch, key)
-        near = baseline - loss < MARGIN
-        # Both branches are differentiated: the one not taken must stay finite.
-        safe = torch.where(near, torch.zeros_like(loss), loss)
-        return torch.where(near, loss / baseline, -torch.log1p(-safe / baseline))
+        return proportional(task.loss(w, batch, key), baseline)
 
     return Method(local=local_sgd(objective, **training))
+
+
+def proportional(loss: Tensor, M: float) -> Tensor:
+    """``−log(1 − ℓ/M)``, or ``ℓ/M`` where M − ℓ < 0.2."""
+    near = M - loss < MARGIN
+    # Both branches are differentiated: the one not taken must stay finite.
+    safe = torch.where(near, torch.zeros_like(loss), loss)
+    return torch.where(near, loss / M, -torch.log1p(-safe / M))

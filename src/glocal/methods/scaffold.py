@@ -23,7 +23,6 @@ from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree,
 from glocal.methods.training_args import TrainingArgs, local_sgd
 from glocal.nn.task import Task
 from glocal.slots.aggregation import weighted_sum
-from glocal.slots.client import variant
 from glocal.slots.method import Method
 from glocal.slots.server_memory import Memory
 from glocal.slots.weighting import Setting, uniform
@@ -60,7 +59,7 @@ def scaffold(**training: Unpack[TrainingArgs]) -> Method:
         return update, {"c": tree.add(carry["c"], change)}, {"c": change}
 
     return Method(
-        local=variant(base, init=init, start=start, step=step, finish=finish),
+        local=base.replace(init=init, start=start, step=step, finish=finish),
         weighting=uniform(),
         memory=Memory(
             "scaffold",

@@ -29,7 +29,6 @@ from glocal.methods.apfl import mix
 from glocal.methods.training_args import TrainingArgs, local_sgd
 from glocal.nn.optim import not_negative
 from glocal.nn.task import Task
-from glocal.slots.client import variant
 from glocal.slots.method import Method
 from glocal.slots.sharing import layers
 
@@ -116,5 +115,5 @@ def _superfed(
         grid = [i / 10 for i in range(11)] if fixed is None else [fixed]
         return {f"λ={share:g}": mix(client["l"], down["params"], share) for share in grid}
 
-    local = variant(base, init=init, start=start, step=step, finish=finish, candidates=candidates)
+    local = base.replace(init=init, start=start, step=step, finish=finish, candidates=candidates)
     return Method(local=local)

@@ -8,7 +8,7 @@ from glocal.core import validation as fields
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.spec import Call
 from glocal.nn import optim
-from glocal.slots.client import LocalSGD, Objective, plain_loss
+from glocal.slots.client import Local, Objective, minibatch_training, plain_loss
 
 
 class TrainingArgs(TypedDict, total=False):
@@ -29,11 +29,11 @@ _KINDS = get_type_hints(TrainingArgs)
 DEFAULTS: TrainingArgs = {"lr": 0.1, "batch_size": 10, "epochs": 2}
 
 
-def local_sgd(objective: Objective = plain_loss, **training: Unpack[TrainingArgs]) -> LocalSGD:
+def local_sgd(objective: Objective = plain_loss, **training: Unpack[TrainingArgs]) -> Local:
     """Local training by mini-batches with these settings."""
     settings: TrainingArgs = {**DEFAULTS, **training}
-    return LocalSGD(
-        opt=client_optimiser(**settings),
+    return minibatch_training(
+        client_optimiser(**settings),
         epochs=settings["epochs"],
         batch_size=settings["batch_size"],
         objective=objective,

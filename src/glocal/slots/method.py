@@ -7,17 +7,19 @@ no sense are refused here, with a sentence that says what to do instead.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from glocal.core.errors import GlocalError, shown
+from glocal.core.types import Carry, ClientState, Downlink, Params, Tree
 from glocal.nn.optim import Optimizer, sgd
 from glocal.nn.task import Task
 from glocal.slots.aggregation import Combine, mean
-from glocal.slots.client import Local, sending
+from glocal.slots.client import Local
 from glocal.slots.privacy import Privacy
 from glocal.slots.server_memory import Memory, Vector, no_memory
-from glocal.slots.sharing import KeepPrivate, Selector, everything
+from glocal.slots.sharing import Selector, everything, keep_private
 from glocal.slots.weighting import Weighting, by_examples, uniform, uniform_expected
 
 
@@ -116,15 +118,25 @@ class Method:
         Where privacy protects a memory's vector, a client sends that and nothing else.
         """
         if self.vector is not None:
-            return sending(self.local, self.vector.message)
+            return _sending(self.local, self.vector.message)
         names = self.shared_names(task)
-        if len(names) == len(task.names) or getattr(self.local, "whole_model_in_state", False):
+        if len(names) == len(task.names) or self.local.keeps_whole_model:
             return self.local
-        return KeepPrivate(self.local, names)
+        return keep_private(self.local, names)
 
     def replace(self, **slots: Any) -> Method:
         """The same method with other fillers."""
         return dataclasses.replace(self, **slots)
+
+
+def _sending(local: Local, message: Callable[[Tree], Tree]) -> Local:
+    """``local``, but beside its update it sends ``message`` of what it would have sent."""
+
+    def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        update, client, extra = local.finish(task, down, carry)
+        return update, client, message(extra)
+
+    return local.replace(finish=finish)
 
 
 @dataclass(frozen=True)

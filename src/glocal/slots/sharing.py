@@ -1,6 +1,6 @@
-"""Which named parameters travel, and how the rest stays at home.
+"""Which named parameters are shared, and how the rest is kept private.
 
-A selector picks names from a model's parameters. :class:`KeepPrivate` wraps any ``Local`` so that
+A selector picks names from a model's parameters. :func:`keep_private` wraps any ``Local`` so that
 what is not selected lives in the client's state: the wrapped ``Local`` still sees whole models.
 Liang et al., *Think locally, act globally: federated learning with local and global
 representations*, 2020, and FedPer (Arivazhagan et al., 2019) are this with different selectors.
@@ -17,14 +17,13 @@ from torch import Tensor
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
-from glocal.nn.optim import Schedule
 from glocal.nn.task import Task
-from glocal.slots.client import Local, Phase, Step
+from glocal.slots.client import Local, Step
 
 
 @dataclass(frozen=True)
 class Selector:
-    """``pick(names)`` gives the names that travel."""
+    """``pick(names)`` gives the names that are shared."""
 
     name: str
     pick: Callable[[Sequence[str]], set[str]]
@@ -39,12 +38,12 @@ def layers(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def everything() -> Selector:
-    """All parameters travel: one global model."""
+    """All parameters are shared: one global model."""
     return Selector("everything", lambda names: set(names))
 
 
 def nothing() -> Selector:
-    """No parameter travels."""
+    """No parameter is shared."""
     return Selector("nothing", lambda names: set())
 
 
@@ -99,61 +98,20 @@ def matching(*patterns: str) -> Selector:
     return Selector("|".join(patterns), pick)
 
 
-@dataclass(frozen=True)
-class KeepPrivate:
-    """Wrap ``inner`` so that only the ``shared`` names travel and the rest is the client's own."""
+def keep_private(inner: Local, shared: frozenset[str]) -> Local:
+    """``inner``, but only the ``shared`` names are communicated: the rest is in the client's state.
 
-    inner: Local
-    shared: frozenset[str]
+    The functions of ``inner`` still see whole models.
+    """
 
-    @property
-    def batch_size(self) -> int:
-        """As the wrapped one's."""
-        return self.inner.batch_size
+    def init(task: Task, params: Params, key: Tensor) -> ClientState:
+        return {"private": split(params, shared)[1], "inner": inner.init(task, params, key)}
 
-    @property
-    def schedule(self) -> Schedule:
-        """As the wrapped one's."""
-        return self.inner.schedule
-
-    @property
-    def phases(self) -> tuple[Phase, ...]:
-        """The wrapped one's, each seeing whole models."""
-        return tuple(p._replace(step=self._whole(p.step)) for p in self.inner.phases)
-
-    def init(self, task: Task, params: Params, key: Tensor) -> ClientState:
-        """The private layers as first received, and what the wrapped one keeps."""
-        private = {k: v for k, v in params.items() if k not in self.shared}
-        return {"private": private, "inner": self.inner.init(task, params, key)}
-
-    def start(self, task: Task, down: Downlink, client: ClientState) -> Carry:
-        """The wrapped one's start, from the assembled model."""
+    def start(task: Task, down: Downlink, client: ClientState) -> Carry:
         whole = assemble(task, down, client["private"])
-        return {
-            "private": client["private"],
-            "inner": self.inner.start(task, whole, client["inner"]),
-        }
+        return {"private": client["private"], "inner": inner.start(task, whole, client["inner"])}
 
-    def finish(self, task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
-        """Send the shared part of the update; keep the private part."""
-        whole = assemble(task, down, carry["private"])
-        update, inner, extra = self.inner.finish(task, whole, carry["inner"])
-        private = {k: v + update[k] for k, v in carry["private"].items()}
-        sent = {k: v for k, v in update.items() if k in self.shared}
-        return sent, {"private": private, "inner": inner}, extra
-
-    def received(self, task: Task, down: Downlink, client: ClientState) -> Params:
-        """The assembled model: received layers and the client's own."""
-        whole = assemble(task, down, client["private"])
-        return self.inner.received(task, whole, client["inner"])
-
-    def candidates(self, task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
-        """The wrapped one's candidates, assembled: what is global to it is not, here."""
-        whole = assemble(task, down, client["private"])
-        found = self.inner.candidates(task, whole, client["inner"])
-        return {"assembled" if name == "global" else name: w for name, w in found.items()}
-
-    def _whole(self, step: Step) -> Step:
+    def on_whole_models(step: Step) -> Step:
         def whole_step(
             task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor
         ) -> Carry:
@@ -161,6 +119,31 @@ class KeepPrivate:
             return {**carry, "inner": step(task, whole, carry["inner"], batch, key)}
 
         return whole_step
+
+    def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        whole = assemble(task, down, carry["private"])
+        update, state, extra = inner.finish(task, whole, carry["inner"])
+        private = {k: v + update[k] for k, v in carry["private"].items()}
+        return split(update, shared)[0], {"private": private, "inner": state}, extra
+
+    def received(task: Task, down: Downlink, client: ClientState) -> Params:
+        whole = assemble(task, down, client["private"])
+        return inner.received(task, whole, client["inner"])
+
+    def candidates(task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
+        whole = assemble(task, down, client["private"])
+        models = inner.candidates(task, whole, client["inner"])
+        # What is global to the wrapped client is a client's own model here.
+        return {"assembled" if name == "global" else name: w for name, w in models.items()}
+
+    return inner.replace(
+        init=init,
+        start=start,
+        phases=tuple(p._replace(step=on_whole_models(p.step)) for p in inner.phases),
+        finish=finish,
+        received=received,
+        candidates=candidates,
+    )
 
 
 def assemble(task: Task, down: Downlink, private: Params) -> Downlink:

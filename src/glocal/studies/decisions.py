@@ -38,7 +38,7 @@ from glocal.experiment.setup import Place
 from glocal.methods import resolve
 from glocal.methods.aaggff_d import lipschitz
 from glocal.methods.support.loss_responses import TRANSFORMS, check_transform, responses
-from glocal.slots.client import Functions, Local
+from glocal.slots.client import Local
 from glocal.slots.method import as_plan
 from glocal.slots.weighting import losses
 from glocal.studies.regret import best_fixed, decision_loss, regret
@@ -240,15 +240,10 @@ def _losses(training: Training, progress: Progress) -> Tensor:
 
 def _looking(local: Local) -> Local:
     """A client that looks at what it receives, and neither trains nor sends."""
-    return Functions(
-        batch_size=local.batch_size,
-        schedule=local.schedule,
+    return local.replace(
         phases=(),
-        init=local.init,
         start=lambda task, down, client: {},
         finish=lambda task, down, carry: ({}, {}, {}),
-        received=local.received,
-        candidates=local.candidates,
     )
 
 

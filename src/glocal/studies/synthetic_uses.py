@@ -38,7 +38,7 @@ from glocal.experiment.adaptation import Technique, distill, ewc
 from glocal.experiment.adaptation_report import after, compose
 from glocal.experiment.repeat import Trained, judge
 from glocal.experiment.setup import Place, measured
-from glocal.methods.local import Alone
+from glocal.methods.local import LocalTraining
 from glocal.studies.retraining import changed
 from glocal.training.loop import Progress, Training
 
@@ -200,7 +200,7 @@ def filled(
 
 def fill_up(
     here: Place,
-    alone: Alone,
+    alone: LocalTraining,
     x: Tensor,
     y: Tensor,
     *,

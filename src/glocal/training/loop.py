@@ -291,7 +291,7 @@ class Training:
         method, local = self.method(progress), self.halves[progress.stage]
         down = server.broadcast(method, progress.server, progress.round, self.setting)
         states = partial(progress.clients.gather, make=self.make(progress, local))
-        if getattr(method.local, "solves_when_judged", False):
+        if local.solve_before_evaluation:
             states = partial(self._solved, progress, local, down, states)
         return federated(self.task, local, self.engine, down, states)
 
@@ -341,8 +341,7 @@ class Training:
         control = {"params", "round", "rounds", "lr"}
         memory = tree.count({k: v for k, v in down.items() if k not in control})
         extra = tree.count(uplink.extra) + (cohort if uplink.loss is not None else 0)
-        keeps_own = getattr(method.local, "whole_model_in_state", False)
-        first = 0 if keeps_own else private * joined
+        first = 0 if method.local.keeps_whole_model else private * joined
         return (
             _present(shared=shared * cohort, private_start=first, extra=memory * cohort),
             _present(shared=tree.count(uplink.update), extra=extra),

@@ -25,7 +25,7 @@ from glocal.methods.generative.server_examples import balanced, whole
 from glocal.nn.optim import Optimizer
 from glocal.nn.task import Task
 from glocal.slots.aggregation import weighted_sum
-from glocal.slots.client import LocalSGD, Phase, variant
+from glocal.slots.client import Local, Phase
 from glocal.slots.method import Method
 from glocal.slots.server_memory import Memory, Vector
 from glocal.slots.sharing import nothing
@@ -93,7 +93,7 @@ class Design:
 def travelling(
     name: str,
     design: Design,
-    base: LocalSGD,
+    base: Local,
     opt: Optimizer,
     turns: tuple[Turn, ...],
     trains: tuple[tuple[str, ...], ...],
@@ -126,16 +126,15 @@ def travelling(
         change = tree.sub(carry["networks"], down["networks"])
         return {}, {"w": carry["w"], "opt": carry["opt"]}, {"networks": change}
 
-    local = variant(
-        base,
+    local = base.replace(
         init=init,
         start=start,
         phases=(Phase("train", base.epochs, step, steps),),
         finish=finish,
         received=lambda task, down, client: client["w"],
         candidates=lambda task, down, client: {"own": client["w"]},
-        solves_when_judged=True,  # who never took part can train all the same
-        whole_model_in_state=True,
+        solve_before_evaluation=True,  # who never took part can train all the same
+        keeps_whole_model=True,
     )
     return Method(local=local, memory=averaged(name, design), shared=nothing())
 

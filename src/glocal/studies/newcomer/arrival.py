@@ -25,9 +25,9 @@ from glocal.evaluation.communication import Ledger
 from glocal.evaluation.evaluate import Models
 from glocal.experiment.ensemble import own_names
 from glocal.nn.task import Task
-from glocal.slots.client import Functions, Local, Phase, Step
+from glocal.slots.client import Local, Phase, Step
 from glocal.slots.method import Plan, Stage
-from glocal.slots.sharing import KeepPrivate, size_by_part
+from glocal.slots.sharing import size_by_part
 from glocal.training import server
 from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Progress, Training
@@ -168,13 +168,13 @@ def own_training(joint: Training, progress: Progress, epochs: int) -> Models:
         return joint.models(progress)
     task, method = joint.task, joint.method(progress)
     local = method.client_half(task)
-    held = local.shared if isinstance(local, KeepPrivate) else frozenset()
+    held = frozenset() if local is method.local else method.shared_names(task)
     down = server.broadcast(method, progress.server, progress.round, joint.setting)
     newcomer = torch.tensor([len(joint.fed) - 1], device=joint.fed.x.device)
     states = progress.clients.gather(newcomer, joint.make(progress, local))
     work = CohortRound(
         task=task,
-        local=_alone(local, held, epochs),
+        local=by_itself(local, held, epochs),
         fed=joint.fed,
         down=down,
         ids=newcomer,
@@ -195,7 +195,7 @@ def own_training(joint: Training, progress: Progress, epochs: int) -> Models:
     return lambda ids: found
 
 
-def _alone(local: Local, held: frozenset[str], epochs: int) -> Local:
+def by_itself(local: Local, held: frozenset[str], epochs: int) -> Local:
     """``local`` for so many passes, with whatever belongs to ``held`` parameters kept still."""
 
     def still(step: Step) -> Step:
@@ -204,16 +204,7 @@ def _alone(local: Local, held: frozenset[str], epochs: int) -> Local:
 
         return held_step
 
-    return Functions(
-        batch_size=local.batch_size,
-        schedule=local.schedule,
-        phases=tuple(Phase(p.name, epochs, still(p.step)) for p in local.phases),
-        init=local.init,
-        start=local.start,
-        finish=local.finish,
-        received=local.received,
-        candidates=local.candidates,
-    )
+    return local.replace(phases=tuple(Phase(p.name, epochs, still(p.step)) for p in local.phases))
 
 
 def _put_back(new: Tree, old: Tree, held: frozenset[str]) -> Tree:

@@ -34,7 +34,7 @@ from glocal.experiment.config import check_whole
 from glocal.experiment.repeat import Trained
 from glocal.experiment.setup import ModelLike
 from glocal.methods import resolve
-from glocal.methods.local import Alone
+from glocal.methods.local import LocalTraining
 from glocal.nn.task import Augment, Losses, cross_entropy
 from glocal.slots.method import Method, Plan, as_plan
 from glocal.studies.newcomer import arrival
@@ -90,7 +90,7 @@ def join(
     """
     plan = as_plan(resolve(method) if isinstance(method, str) else method)
     name = name or (method if isinstance(method, str) else "method")
-    if any(isinstance(stage.method.local, Alone) for stage in plan.stages):
+    if any(isinstance(stage.method.local, LocalTraining) for stage in plan.stages):
         raise GlocalError(
             f"with {name} there is nothing to join: leave it out, every newcomer is set against "
             "what it could do alone."
