@@ -221,7 +221,7 @@ def test_the_models_that_are_kept_are_those_chosen(run: Run) -> None:
     t, given = run.trained.training, run.trained.models()
     wanted = techniques("freeze-base(lr=0.5)+distill(lr=1.0)+fine-tune(lr=0.5)")
     where = (t.task, t.fed, t.engine)
-    found = after(*where, wanted, given, 0, keep=True)
+    found = after(*where, wanted, run.trained.models, 0, keep=True)
     assert "fine-tune" in found.by
     assert found.models is not None
     each = {w.name: adapt(*where, w, given, 0).models for w in wanted}
@@ -229,7 +229,7 @@ def test_the_models_that_are_kept_are_those_chosen(run: Run) -> None:
         chosen = given if name == "none" else each[name]
         for leaf, want in zip(tree.leaves(found.models), tree.leaves(chosen), strict=True):
             assert torch.equal(leaf[k], want[k])
-    assert after(*where, wanted[:1], given, 0).models is None
+    assert after(*where, wanted[:1], run.trained.models, 0).models is None
 
 
 def test_again_is_the_plain_average_by_examples(run: Run) -> None:

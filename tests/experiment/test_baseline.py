@@ -106,7 +106,7 @@ def test_the_best_rate_and_epoch_on_validation_data(engine: Engine) -> None:
         assert int(yard.epoch[k]) == epoch
         assert float(yard.val_accuracy[k]) == pytest.approx(accuracy)
         for name, p in model.named_parameters():
-            torch.testing.assert_close(yard.models[name][k], p.detach(), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(yard.models.rows[name][k], p.detach(), rtol=1e-4, atol=1e-4)
     assert len(set(yard.rate.tolist())) > 1  # the case tells rates apart, and patience
     assert any(
         search(fed, k, (0.05, 0.5), 2)[:2] != search(fed, k, (0.05, 0.5), 1)[:2] for k in range(4)
@@ -126,8 +126,8 @@ def test_clients_do_not_know_of_each_other(engine: Engine) -> None:
     all_, some = (measure(task(), f, engine, alone(), SEED) for f in (fed, fewer))
     assert torch.equal(all_.epoch[:3], some.epoch)
     assert torch.equal(all_.rate[:3], some.rate)
-    for name, leaf in some.models.items():
-        torch.testing.assert_close(all_.models[name][:3], leaf, rtol=1e-4, atol=1e-5)
+    for name, leaf in some.models.rows.items():
+        torch.testing.assert_close(all_.models.rows[name][:3], leaf, rtol=1e-4, atol=1e-5)
 
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,9 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yardstick, "BLOCK_BYTES", 4 * tree.count(task().params) * 2 * 3 * 2)
     parts = measure(task(), fed, Vectorised(), alone(), SEED, lambda *t: ticks.append(t))
     assert torch.equal(parts.epoch, whole.epoch)
-    torch.testing.assert_close(parts.models["0.bias"], whole.models["0.bias"], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        parts.models.rows["0.bias"], whole.models.rows["0.bias"], rtol=1e-4, atol=1e-5
+    )
     assert {total for _, total in ticks} == {3 * 12}
     assert [done for done, _ in ticks] == sorted(done for done, _ in ticks)
     assert ticks[-1] == (36, 36)
@@ -146,7 +148,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_rate_that_is_too_high_is_dropped(engine: Engine) -> None:
     yard = measure(linear(), ragged(), engine, alone(grid=(1e38, 0.1)), SEED)
     assert yard.rate.tolist() == pytest.approx([0.1] * 6)
-    assert all(bool(leaf.isfinite().all()) for leaf in yard.models.values())
+    assert all(bool(leaf.isfinite().all()) for leaf in yard.models.rows.values())
     same = measure(linear(), ragged(), engine, alone(grid=(0.1,)), SEED)
     assert torch.equal(yard.epoch, same.epoch)
 
@@ -161,13 +163,13 @@ def test_test_data_has_no_say() -> None:
     fed, other = ragged(), ragged()
     other.x[other.test.rows] = torch.nan
     a, b = (measure(task(), f, Vectorised(), alone(), SEED) for f in (fed, other))
-    assert torch.equal(a.models["0.weight"], b.models["0.weight"])
+    assert torch.equal(a.models.rows["0.weight"], b.models.rows["0.weight"])
 
 
 def test_the_seed_decides() -> None:
     a, b, c = (measure(task(), ragged(), Vectorised(), alone(), s) for s in (1, 1, 2))
-    assert torch.equal(a.models["0.weight"], b.models["0.weight"])
-    assert not torch.equal(a.models["0.weight"], c.models["0.weight"])
+    assert torch.equal(a.models.rows["0.weight"], b.models.rows["0.weight"])
+    assert not torch.equal(a.models.rows["0.weight"], c.models.rows["0.weight"])
 
 
 def test_settings_of_local() -> None:

@@ -473,7 +473,9 @@ def test_the_yardstick_goes_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert ticks[0] > epochs - 1
         for name in ("rate", "epoch", "val_accuracy", "val_loss"):
             assert torch.equal(getattr(again, name), getattr(whole, name)), (epochs, name)
-        assert all(torch.equal(again.models[k], whole.models[k]) for k in whole.models)
+        assert all(
+            torch.equal(again.models.rows[k], whole.models.rows[k]) for k in whole.models.rows
+        )
 
 
 def test_fit_goes_on_from_a_folder_of_checkpoints(tmp_path: Path) -> None:

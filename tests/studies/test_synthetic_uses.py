@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from glocal.cli import app as cli
+from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.data.federation import federation
 from glocal.evaluation.evaluate import Outcome
@@ -114,10 +116,10 @@ def test_without_a_pull_it_does_not_matter_whose_fisher_it_is(
     assert same(none.without, none.found)
     some = uses.with_public_fisher(here, given, *made, lam=100.0, **quick)
     assert not same(some.without, some.found)
-    where = (here.task, here.fed, here.engine)
-    own = after(*where, [ewc(100.0, **quick)], given, here.seed)
+    where, given_to = (here.task, here.fed, here.engine), partial(tree.row, given)
+    own = after(*where, [ewc(100.0, **quick)], given_to, here.seed)
     assert same(some.without, own.outcome)
-    public = after(*where, [ewc(100.0, fisher="public", **quick)], given, here.seed, public=made)
+    public = after(*where, [ewc(100.0, fisher="public", **quick)], given_to, here.seed, public=made)
     assert same(some.found, public.outcome)
 
 
@@ -129,7 +131,8 @@ def test_distillation_on_no_examples_is_the_plain_one(
     assert same(none.without, none.found)
     some = uses.distilled(here, given, *made, **quick)
     assert not same(some.without, some.found)
-    plain = after(here.task, here.fed, here.engine, [distill(**quick)], given, here.seed)
+    given_to = partial(tree.row, given)
+    plain = after(here.task, here.fed, here.engine, [distill(**quick)], given_to, here.seed)
     assert same(some.without, plain.outcome)
 
 

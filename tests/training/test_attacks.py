@@ -249,9 +249,15 @@ def test_success_is_of_stamped_images_of_other_classes() -> None:
     models = {names[0]: weight, names[1]: bias}
     mark = poison.trigger(3, 2)
     for engine in (Sequential(), Vectorised()):
-        assert poison.success(mark, task, fed, engine, models) == [1.0, 1.0, 0.0, 0.0]
+        assert poison.success(mark, task, fed, engine, models, torch.arange(4)) == [
+            1.0,
+            1.0,
+            0.0,
+            0.0,
+        ]
         target = replace(fed, y=torch.full_like(fed.y, 3))
-        assert all(map(math.isnan, poison.success(mark, task, target, engine, models)))
+        success = poison.success(mark, task, target, engine, models, torch.arange(4))
+        assert all(map(math.isnan, success))
 
 
 def training(method: str, attack: Attack | None, **changes: Any) -> Training:

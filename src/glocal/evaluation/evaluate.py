@@ -72,8 +72,9 @@ def outcomes(
     *,
     pool: bool,
     one_for_all: bool = False,
+    at_most: int | None = None,
 ) -> Outcome:
-    """Choose on validation data, then evaluate on test data.
+    """Choose on validation data, then evaluate on test data, a block of clients after another.
 
     Args:
         task: What is predicted.
@@ -82,6 +83,7 @@ def outcomes(
         models: Every client's candidates.
         pool: Examine every client's model on all clients' test data too.
         one_for_all: All clients have the same candidates: if it is one, it is examined once.
+        at_most: Clients in a block, where that is limited by more than memory.
     """
     everyone = torch.arange(len(fed), device=fed.x.device)
     pooled = fed.test.rows.unsqueeze(0)
@@ -106,7 +108,7 @@ def outcomes(
             found, own, marks.expand(len(fed), -1).cpu() if pool else None, [name] * len(fed)
         )
 
-    for ids in torch.split(everyone, at_once(task, fed)):
+    for ids in torch.split(everyone, min(at_once(task, fed), at_most or len(fed))):
         model, names = pick(task, fed, engine, models(ids), ids)
         chosen += names
         rows, real = padded_rows(fed.test, ids)

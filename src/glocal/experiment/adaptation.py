@@ -39,7 +39,7 @@ from glocal.core.types import Batch, Carry, Downlink, Params, Tree
 from glocal.data.federation import Federation
 from glocal.engines.base import EVAL_BATCH, Engine, padded_rows
 from glocal.evaluation.evaluate import score
-from glocal.experiment.baseline import BLOCK_BYTES, Best, race
+from glocal.experiment.baseline import BLOCK_BYTES, Best, BlockModels, train
 from glocal.methods import selector
 from glocal.methods.local import GRID, LocalTraining
 from glocal.nn.optim import Optimizer, not_negative, positive, sgd
@@ -233,18 +233,6 @@ def _make(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Techniqu
     return TECHNIQUES[name](*args, **kwargs)
 
 
-@dataclass(frozen=True)
-class Adapted:
-    """Each client's model after one technique, stacked, and what it reached on validation data."""
-
-    models: Params
-    val_accuracy: Tensor
-    val_loss: Tensor
-    rate: Tensor
-    epoch: Tensor
-    """0: the client stays with the model it was given."""
-
-
 def adapt(
     task: Task,
     fed: Federation,
@@ -252,39 +240,18 @@ def adapt(
     technique: Technique,
     given: Params,
     seed: int,
+    ids: Tensor | None = None,
     *,
     public: Public | None = None,
     tick: Callable[[int], None] = lambda epoch: None,
-) -> Adapted:
-    """Every client adapts the model it was given (``given``, stacked), all of them at once."""
+) -> BlockModels:
+    """The clients ``ids`` (all of them by default) adapt the models they were given, at once.
+
+    ``given`` is stacked in the order of ``ids``. Of a client that stays with it, the epoch is 0.
+    """
     technique.check(task, public)
-    copies = 4 * tree.count(task.params) * len(technique.rates) * 5
-    everyone = torch.arange(len(fed), device=fed.x.device)
-    parts = [
-        _block(task, fed, engine, technique, tree.row(given, ids), ids, seed, public, tick)
-        for ids in torch.split(everyone, max(1, BLOCK_BYTES // copies))
-    ]
-    return Adapted(
-        tree.cat([p.models for p in parts]),
-        torch.cat([p.val_accuracy for p in parts]),
-        torch.cat([p.val_loss for p in parts]),
-        torch.cat([p.rate for p in parts]),
-        torch.cat([p.epoch for p in parts]),
-    )
-
-
-def _block(
-    task: Task,
-    fed: Federation,
-    engine: Engine,
-    technique: Technique,
-    given: Params,
-    ids: Tensor,
-    seed: int,
-    public: Public | None,
-    tick: Callable[[int], None],
-) -> Adapted:
-    device = ids.device
+    device = fed.x.device
+    ids = torch.arange(len(fed), device=device) if ids is None else ids
     rates = torch.tensor(technique.rates, device=device)
     runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
 
@@ -306,21 +273,24 @@ def _block(
     accuracy, loss = score(task, fed, engine, start, fed.val, runs)
     best.offer(torch.arange(len(runs), device=device), start, accuracy, loss, 0)
     root = rng.fold(rng.key(seed, device), 0xADA7)
-    raced = race(
-        task, fed, engine, technique, state, runs, root, lambda epoch, _: tick(epoch), best
-    )
+    train(task, fed, engine, technique, state, runs, root, lambda epoch, _: tick(epoch), best)
     tick(technique.max_epochs)
-    won = raced.by_client(ids, rates, fed)
+    won = best.by_client(ids, rates, fed)
     # The last epoch within a standard error may be worse than the start: then the client stays.
     had, cost = accuracy[:: len(rates)], loss[:: len(rates)]
     gains = (won.val_accuracy > had) | ((won.val_accuracy == had) & (won.val_loss < cost))
-    return Adapted(
+    return BlockModels(
         tree.where(gains, won.models, given),
-        torch.where(gains, won.val_accuracy, had),
-        torch.where(gains, won.val_loss, cost),
         won.rate,
         torch.where(gains, won.epoch, 0),
+        torch.where(gains, won.val_accuracy, had),
+        torch.where(gains, won.val_loss, cost),
     )
+
+
+def at_once(task: Task, technique: Technique) -> int:
+    """Clients that adapt together."""
+    return max(1, BLOCK_BYTES // (4 * tree.count(task.params) * len(technique.rates) * 5))
 
 
 def _stacked_opt(opt: Optimizer, stacked: Params) -> Tree:

@@ -32,9 +32,10 @@ from glocal.evaluation.summary import (
     pool_is_valid,
     summarise,
 )
-from glocal.experiment.adaptation import Public, Technique, adapt
+from glocal.experiment.adaptation import Public, Technique, adapt, at_once
 from glocal.experiment.baseline import standard_error
 from glocal.nn.task import Task
+from glocal.training.client_state.store import ClientStore
 
 
 @dataclass(frozen=True)
@@ -57,46 +58,54 @@ def after(
     fed: Federation,
     engine: Engine,
     wanted: Sequence[Technique],
-    given: Params,
+    given: Callable[[Tensor], Params],
     seed: int,
     *,
     public: Public | None = None,
     keep: bool = False,
     tick: Callable[[int, int], None] = lambda done, total: None,
 ) -> After:
-    """Adapt by every technique that is wanted, and pick each client's best on validation data."""
+    """Adapt by every technique that is wanted, and pick each client's best on validation data.
+
+    ``given`` has the models of some clients, stacked: a block of them is adapted and evaluated
+    before the next one is asked for, and what was adapted is forgotten, unless it is to be kept.
+    """
+    clients, total = len(fed), sum(t.max_epochs for t in wanted)
     found: dict[str, Outcome] = {}
-    kept: list[Params] = []
-    accuracy, loss, moved = [], [], []
-    total = sum(t.max_epochs for t in wanted)
+    kept = ClientStore(clients, fed.x.device)
+    accuracy, loss = torch.full((clients,), -1.0), torch.full((clients,), torch.inf)
+    best = torch.zeros(clients, dtype=torch.int64)
+    moved = torch.zeros(clients, dtype=torch.bool)
     before = 0
-    for technique in wanted:
+    for n, technique in enumerate(wanted):
 
-        def one_tick(epoch: int, before: int = before) -> None:
-            tick(before + epoch, total)
+        def adapted(
+            ids: Tensor, n: int = n, technique: Technique = technique, before: int = before
+        ) -> dict[str, Params]:
+            def one_tick(epoch: int) -> None:
+                done = int(ids[0]) * technique.max_epochs + len(ids) * epoch
+                tick(before + done // clients, total)
 
-        one = adapt(task, fed, engine, technique, given, seed, public=public, tick=one_tick)
-        models = one.models
+            where = (task, fed, engine, technique)
+            new = adapt(*where, given(ids), seed, ids, public=public, tick=one_tick)
+            host, now, cost = ids.cpu(), new.val_accuracy.cpu(), new.val_loss.cpu()
+            had = accuracy[host]
+            better = (now > had) | ((now == had) & (cost < loss[host]))
+            won = host[better]
+            accuracy[won], loss[won], best[won] = now[better], cost[better], n
+            moved[won] = new.epoch.cpu()[better] > 0
+            if keep and len(won):
+                rows = better.to(ids.device)
+                kept.scatter(ids[rows], tree.row(new.models, rows))
+            return {"adapted": new.models}
 
-        def of(ids: Tensor, models: Params = models) -> dict[str, Params]:
-            return {"adapted": {k: v[ids] for k, v in models.items()}}
-
-        pool = pool_is_valid(fed)
-        found[technique.name] = outcomes(task, fed, engine, of, pool=pool)
-        accuracy.append(one.val_accuracy.cpu())
-        loss.append(one.val_loss.cpu())
-        moved.append(one.epoch.cpu() > 0)
+        pool, most = pool_is_valid(fed), at_once(task, technique)
+        found[technique.name] = outcomes(task, fed, engine, adapted, pool=pool, at_most=most)
         before += technique.max_epochs
-        if keep:
-            kept.append(models)
-    top, names = torch.stack(accuracy), list(found)
-    best = torch.where(top == top.amax(0), torch.stack(loss), torch.inf).argmin(0)
-    clients = torch.arange(len(fed))
-    picked = compose([found[names[int(i)]] for i in best], range(len(fed)))
-    stayed = ~torch.stack(moved)[best, clients]
-    by = ["none" if stayed[k] else names[int(best[k])] for k in range(len(fed))]
-    chosen = tree.map(lambda x: x[best, clients], tree.stack(kept)) if keep else None
-    return After(found, picked, by, top[best, clients], chosen)
+    names = list(found)
+    picked = compose([found[names[i]] for i in best.tolist()], range(clients))
+    by = [names[i] if m else "none" for i, m in zip(best.tolist(), moved.tolist(), strict=True)]
+    return After(found, picked, by, accuracy, kept.rows)
 
 
 def compose(chosen: Sequence[Outcome], clients: Sequence[int]) -> Outcome:

@@ -1,19 +1,21 @@
-"""The yardstick: what each client could do alone.
+"""The local baseline: what each client could do alone.
 
 Every client trains the same model family on its own data, once for each learning rate of a small
 grid, and stops early, both by its own validation accuracy. A few validation examples cannot tell
-one epoch from the next, and stopping at their luckiest one makes a weak yardstick; so of each rate
+one epoch from the next, and stopping at their luckiest one makes a weak baseline; so of each rate
 the *last* epoch within one standard error of its best is kept (the rule of Breiman, Friedman,
 Olshen and Stone, *Classification and regression trees*, 1984, towards the longer training). A rate
 is given up after ``patience`` epochs outside. Of the rates, the one whose kept weights have the
-highest accuracy is used, ties to the lower loss. All clients and rates train as one program where
-the engine can.
+highest accuracy is used, ties to the lower loss.
+
+Clients train in blocks, each with all of its rates as one program where the engine can; finished
+models go to a store that may be on disk, so that only a block of them is ever in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,6 +30,8 @@ from glocal.engines.batching import PlanSize
 from glocal.evaluation.evaluate import score
 from glocal.methods.local import LocalTraining
 from glocal.nn.task import Task
+from glocal.training.client_state.placement import Storage
+from glocal.training.client_state.store import ClientStore
 
 if TYPE_CHECKING:
     from glocal.training.checkpoint import Keeper
@@ -37,10 +41,10 @@ BLOCK_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class Yardstick:
-    """Each client's own model, stacked, and how it was found."""
+class Baseline:
+    """Every client's model, in a store that is read by rows, and how each was found."""
 
-    models: Params
+    models: ClientStore
     rate: Tensor
     """[clients] the learning rate that did best on validation data."""
     epoch: Tensor
@@ -51,11 +55,30 @@ class Yardstick:
     """[clients] and its loss there."""
 
 
+@dataclass(frozen=True)
+class BlockModels:
+    """The models of some clients, stacked, and how each was found."""
+
+    models: Params
+    rate: Tensor
+    epoch: Tensor
+    val_accuracy: Tensor
+    val_loss: Tensor
+
+
+FIGURES = {
+    "rate": torch.float32,
+    "epoch": torch.int64,
+    "val_accuracy": torch.float32,
+    "val_loss": torch.float32,
+}
+"""What is known of every client's model, whether it is in memory or not."""
+
 Tick = Callable[[int, int], None]
 """Epochs done and epochs at most, over all blocks of clients."""
 
 OnEpoch = Callable[[int, Tree], None]
-"""Epochs done of a race, and where it stands."""
+"""Epochs done of a block, and its state, from which it can be resumed."""
 
 
 def measure(
@@ -66,45 +89,50 @@ def measure(
     seed: int,
     tick: Tick = lambda done, total: None,
     keeper: Keeper | None = None,
-) -> Yardstick:
-    """Train every client alone; with a keeper, from where that was left."""
-    per_client = 4 * tree.count(task.params) * len(alone.rates) * 3
-    everyone = torch.arange(len(fed), device=fed.x.device)
-    blocks = torch.split(everyone, max(1, BLOCK_BYTES // per_client))
-    total = len(blocks) * alone.max_epochs
-    parts: list[Yardstick] = []
-    standing: Tree | None = None
-    began = 0
-    if keeper is not None and (kept := keeper.last()) is not None:
-        if "yardstick" in kept.trees:
-            return Yardstick(**tree.to(kept.trees["yardstick"], everyone.device))
-        began = kept.number // alone.max_epochs
-        parts = [Yardstick(**tree.to(kept.trees["parts"], everyone.device))] if began else []
-        standing = tree.to(kept.trees["race"], everyone.device)
-    for b, ids in enumerate(blocks[began:], began):
+    storage: Storage | None = None,
+) -> Baseline:
+    """Train every client alone; with a keeper, from its last checkpoint on."""
+    storage = storage or Storage()
+    clients, device, epochs = len(fed), fed.x.device, alone.max_epochs
+    size = 4 * tree.count(task.params)
+    block_size = max(1, BLOCK_BYTES // (3 * size * len(alone.rates)))
+    blocks = torch.split(torch.arange(clients, device=device), block_size)
+    saved = keeper.last() if keeper else None
 
-        def on_epoch(epoch: int, standing: Tree, b: int = b) -> None:
-            at = b * alone.max_epochs + epoch
-            tick(at, total)
-            if keeper is not None and epoch < alone.max_epochs:
+    def no_models() -> ClientStore:
+        return storage.store(clients, size, device, rows=clients)
 
-                def what() -> tuple[dict[str, Any], Tree]:
-                    return {}, {"parts": _joined(parts) if parts else {}, "race": standing}
+    if saved is None:
+        done, models, in_block = 0, no_models(), None
+        figures = {k: torch.zeros(clients, dtype=d, device=device) for k, d in FIGURES.items()}
+    else:
+        done, stored = saved.number // epochs, saved.trees["clients"]
+        models = storage.restored(no_models, clients, stored, device, 0, saved.number)
+        in_block, figures = (tree.to(saved.trees[k], device) for k in ("block", "figures"))
 
-                keeper.after(at, what, last=False)
+    def finished(epoch: int, state: Tree, last: bool = False) -> None:
+        """Epochs of all blocks together are done, and the state is that of the present block."""
+        tick(epoch, len(blocks) * epochs)
 
-        parts.append(_block(task, fed, engine, alone, seed, ids, on_epoch, standing))
-        tick((b + 1) * alone.max_epochs, total)
-        standing = None
-    whole = _joined(parts)
-    if keeper is not None:
-        keeper.after(total, lambda: ({}, {"yardstick": whole}), last=True)
-    return Yardstick(**whole)
+        def contents() -> tuple[dict[str, Any], Tree]:
+            return {}, {"clients": models.packed(epoch), "figures": figures, "block": state}
 
+        if keeper is not None:
+            keeper.after(epoch, contents, last)
 
-def _joined(parts: Sequence[Yardstick]) -> Tree:
-    """Blocks of clients as one."""
-    return tree.cat([{f.name: getattr(p, f.name) for f in fields(p)} for p in parts])
+    for b in range(done, len(blocks)):
+
+        def on_epoch(epoch: int, state: Tree, before: int = b * epochs) -> None:
+            if epoch < epochs:
+                finished(before + epoch, state)
+
+        found = _block(task, fed, engine, alone, seed, blocks[b], on_epoch, in_block or None)
+        models.scatter(blocks[b], found.models)
+        for name, values in figures.items():
+            values[blocks[b]] = getattr(found, name)
+        in_block = None
+        finished((b + 1) * epochs, {}, last=b + 1 == len(blocks))
+    return Baseline(models, **figures)
 
 
 def _block(
@@ -115,64 +143,63 @@ def _block(
     seed: int,
     ids: Tensor,
     on_epoch: OnEpoch,
-    standing: Tree | None,
-) -> Yardstick:
+    resumed: Tree | None,
+) -> BlockModels:
     root = rng.fold(rng.key(seed, ids.device), 0xA10E)
     rates = torch.tensor(alone.rates, device=ids.device)
     runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
-    state = standing["state"] if standing else _start(task, alone, ids, rates, root)
-    best = race(task, fed, engine, alone, state, runs, root, on_epoch, standing=standing)
+    state = resumed["state"] if resumed else _start(task, alone, ids, rates, root)
+    best = train(task, fed, engine, alone, state, runs, root, on_epoch, resumed=resumed)
     return best.by_client(ids, rates, fed)
 
 
-def race(
+def train(
     task: Task,
     fed: Federation,
     engine: Engine,
-    racer: LocalTraining,
+    local: LocalTraining,
     state: Tree,
     runs: Tensor,
     root: Tensor,
-    on_epoch: OnEpoch = lambda epoch, standing: None,
+    on_epoch: OnEpoch = lambda epoch, state: None,
     best: Best | None = None,
-    standing: Tree | None = None,
+    resumed: Tree | None = None,
 ) -> Best:
     """Train all runs (``runs`` says whose data each has), each until it gains nothing more.
 
-    ``on_epoch`` is called with the epochs done and where the race stands, from which it can be
-    taken up again.
+    ``on_epoch`` is called with the epochs done and all that they left, which ``resumed`` takes.
     """
     device = runs.device
     best = best or Best(state["w"], runs, fed.val.counts().to(device)[runs])
-    racing = torch.arange(len(runs), device=device)
+    active = torch.arange(len(runs), device=device)
     began = 0
-    if standing is not None:
-        best.found = standing["best"]
-        racing, began = standing["racing"], int(standing["epoch"])
-    steps = sum(PlanSize.of(fed.train, phase, racer.batch_size).steps for phase in racer.phases)
-    workload = Workload(steps * racer.max_epochs, len(runs), varies=True)
-    for epoch in range(began, racer.max_epochs):
-        if len(racing) == 0:
+    if resumed is not None:
+        best.found = resumed["best"]
+        active, began = resumed["active"], int(resumed["epoch"])
+    steps = sum(PlanSize.of(fed.train, phase, local.batch_size).steps for phase in local.phases)
+    workload = Workload(steps * local.max_epochs, len(runs), varies=True)
+    for epoch in range(began, local.max_epochs):
+        if len(active) == 0:
             break
-        down = {"params": {}, "lr": torch.tensor(racer.schedule(epoch), device=device)}
+        down = {"params": {}, "lr": torch.tensor(local.schedule(epoch), device=device)}
         work = CohortRound(
             task,
-            racer,
+            local,
             fed,
             down,
-            runs[racing],
-            tree.row(state, racing),
+            runs[active],
+            tree.row(state, active),
             rng.fold(root, epoch + 1),
             workload=workload,
         )
         _, new = engine.round(work)
-        accuracy, loss = score(task, fed, engine, new["w"], fed.val, runs[racing])
-        best.offer(racing, new["w"], accuracy, loss, epoch + 1)
-        state = _put(state, racing, new)
+        accuracy, loss = score(task, fed, engine, new["w"], fed.val, runs[active])
+        best.offer(active, new["w"], accuracy, loss, epoch + 1)
+        state = _put(state, active, new)
         # A run whose loss is no longer finite has a rate too high for it: it will not come back.
-        racing = racing[(epoch + 1 - best.epoch[racing] < racer.patience) & loss.isfinite()]
-        now = {"state": state, "best": best.found, "racing": racing}
-        on_epoch(epoch + 1, {**now, "epoch": torch.tensor(epoch + 1)})
+        active = active[(epoch + 1 - best.epoch[active] < local.patience) & loss.isfinite()]
+        left = {"state": state, "best": best.found, "active": active}
+        on_epoch(epoch + 1, {**left, "epoch": torch.tensor(epoch + 1)})
     return best
 
 
@@ -230,7 +257,7 @@ class Best:
         self.loss[won] = loss[better]
         self.epoch[won] = epoch
 
-    def by_client(self, ids: Tensor, rates: Tensor, fed: Federation) -> Yardstick:
+    def by_client(self, ids: Tensor, rates: Tensor, fed: Federation) -> BlockModels:
         """Of each client's runs the most accurate, ties to the lower loss."""
         grid = (len(ids), len(rates))
         accuracy, loss = self.accuracy.view(grid), self.loss.view(grid)
@@ -240,11 +267,11 @@ class Best:
             tried = ", ".join(f"{r:g}" for r in rates.tolist())
             raise ClientError(
                 f"client {name} cannot train alone: its loss is not finite at rates {tried}: "
-                "give the yardstick lower ones, as in local(lr=0.001), or look at its data."
+                "give the local baseline lower ones, as in local(lr=0.001), or look at its data."
             )
         chosen = torch.where(accuracy == top, loss, torch.inf).argmin(1)
         flat = torch.arange(len(ids), device=ids.device) * len(rates) + chosen
-        return Yardstick(
+        return BlockModels(
             tree.row(self.w, flat),
             rates[chosen],
             self.epoch[flat],

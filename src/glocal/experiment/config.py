@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import torch
 from torch import Tensor
 
 from glocal.core import tree
 from glocal.core import validation as fields
 from glocal.core.errors import ClientError, GlocalError, unknown
 from glocal.core.interrupts import Stopped
-from glocal.core.types import Tree
 from glocal.data.federation import Federation
 from glocal.evaluation.communication import Ledger, published
 from glocal.experiment import ensemble as newtest
@@ -23,7 +21,7 @@ from glocal.experiment import setup as place
 from glocal.experiment.adaptation import Public, techniques
 from glocal.experiment.adaptation_report import after
 from glocal.experiment.fingerprint import digest
-from glocal.experiment.repeat import Repeat, Trained, judge, struck
+from glocal.experiment.repeat import Repeat, Trained, contents, judge, struck
 from glocal.experiment.setup import ModelLike, Place
 from glocal.experiment.synthetic import made
 from glocal.methods.local import LocalTraining
@@ -187,17 +185,21 @@ class Order:
         keeping: Keeping | None = None,
     ) -> Repeat:
         """Every client trains alone."""
-        keeper = None
+        keeper, storage = None, Storage(self.states)
         if keeping is not None:
             code = digest(here.task.module, self.losses, self.augment)
             keeper = keeping.epochs(here.repeat, f"alone {code} {here.digest} {alone.label}")
-        yard, judged = place.measured(here, alone, tick, keeper)
+            storage = Storage(self.states, keeper.series.folder, keeping.note)
+        yard, judged = place.measured(here, alone, tick, keeper, storage)
         together = None
         if self.new_test:
-            together = newtest.stacked(here.task, here.fed, here.engine, yard.models)
-        states = {"ids": torch.arange(len(here.fed)), **yard.models}
+            models = yard.models.rows_of
+            together = newtest.own_models(here.task, here.fed, here.engine, models)
+        states, on_disk = contents(yard.models, final=True)
         val = yard.val_accuracy
-        return Repeat(judged, Ledger(), {}, states, [], 0, together, *_facts(here), val)
+        return Repeat(
+            judged, Ledger(), {}, states, [], 0, together, *_facts(here), val, on_disk=on_disk
+        )
 
     def federated(
         self,
@@ -232,13 +234,14 @@ class Order:
                 if keeping is not None and keeping.stop():
                     raise Stopped  # what was trained is on disk, and adapting is done again
 
-            given = trained.models()
-            adapted = after(*where, wanted, given, here.seed, public=self.public, tick=tick)
+            seed, public = here.seed, self.public
+            adapted = after(*where, wanted, trained.models, seed, public=public, tick=tick)
+        states, on_disk = contents(done.clients)
         return Repeat(
             judged,
             done.ledger,
             server.first_parameters(here.task, done.server),
-            _kept(done),
+            states,
             done.history,
             _published(training, done),
             newtest.new_test(trained) if self.new_test else None,
@@ -249,6 +252,7 @@ class Order:
             struck(training, here, trained.models, stopped),
             _spent(training, done),
             made(training, done, here.fed),
+            on_disk,
         )
 
     def _rounds(
@@ -302,14 +306,6 @@ def itself(plan: Plan) -> LocalTraining | None:
 
 def _facts(here: Place) -> tuple[str, str, int]:
     return here.engine.name, here.model_name, tree.count(here.task.params)
-
-
-def _kept(done: Progress) -> Tree:
-    """What the clients keep; of states on disk, only whose they are: the store has the rest."""
-    if done.clients.settled_file() is not None:
-        return {"ids": done.clients.seen.nonzero().flatten()}
-    ids, states = done.clients.saved()
-    return {"ids": ids, **states}
 
 
 def _spent(training: Training, done: Progress) -> dict[str, Any] | None:

@@ -78,11 +78,12 @@ def new_test(
     return found
 
 
-def stacked(task: Task, fed: Federation, engine: Engine, models: Params) -> dict[str, Any]:
-    """The same of models that are at hand, each of them its client's own throughout."""
+def own_models(task: Task, fed: Federation, engine: Engine, models: Chosen) -> dict[str, Any]:
+    """The same of models each of which is its client's own throughout."""
     x, y = fed.x[fed.test.rows], fed.y[fed.test.rows]
-    marks = ensemble(task, engine, lambda ids: tree.row(models, ids), len(fed), x, y)
-    return {**{kind: float(marks[kind].mean()) for kind in KINDS}, "params_up": tree.count(models)}
+    marks = ensemble(task, engine, models, len(fed), x, y)
+    sent = len(fed) * tree.count(task.params)
+    return {**{kind: float(marks[kind].mean()) for kind in KINDS}, "params_up": sent}
 
 
 def mean(found: Sequence[dict[str, Any]]) -> dict[str, Any]:

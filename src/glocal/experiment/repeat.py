@@ -13,13 +13,15 @@ from torch import Tensor
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.evaluation.communication import Ledger
-from glocal.evaluation.evaluate import Outcome, at_once, outcomes, pick, score
+from glocal.evaluation.evaluate import Outcome, at_once, outcomes, pick, validation
 from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment.adaptation_report import After
 from glocal.experiment.attack_report import Struck
 from glocal.experiment.setup import Place
 from glocal.experiment.synthetic import Made
 from glocal.training import poisoning as poison
+from glocal.training.client_state.offload import check_fits
+from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Progress, Training
 
 
@@ -30,11 +32,13 @@ class Trained:
     training: Training
     progress: Progress
 
-    def models(self) -> Params:
-        """Every client's model (chosen on its validation data), stacked."""
+    def models(self, ids: Tensor | None = None) -> Params:
+        """The models of some clients, or of all (each chosen on its validation data), stacked."""
         t = self.training
-        everyone = torch.arange(len(t.fed), device=t.fed.x.device)
-        return pick(t.task, t.fed, t.engine, t.models(self.progress)(everyone), everyone)[0]
+        if ids is None:
+            ids = torch.arange(len(t.fed), device=t.fed.x.device)
+            check_fits(len(ids) * 4 * t.task.size)
+        return pick(t.task, t.fed, t.engine, t.models(self.progress)(ids), ids)[0]
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,23 @@ class Repeat:
     """What was spent, and what that assumes."""
     made: Made | None = None
     """Labelled examples that the method made for the server, judged."""
+    on_disk: ClientStore | None = field(default=None, repr=False)
+    """What the clients keep, where that is on disk."""
 
     def figures(self) -> Repeat:
         """Without the models, which may be large: those of the first repeat are kept, no others."""
-        return replace(self, trained=None, states={}, model={})
+        return replace(self, trained=None, states={}, model={}, on_disk=None)
+
+
+def contents(store: ClientStore, *, final: bool = False) -> tuple[Tree, ClientStore | None]:
+    """What clients keep, with their ``ids``; of what is on disk, the ids alone, and the store.
+
+    It is copied where it may still change: where it is not ``final``.
+    """
+    ids = store.seen.nonzero().flatten()
+    if store.settled_file() is not None:
+        return {"ids": ids}, store
+    return {"ids": ids, **(store.rows if final and store.rows else store.saved()[1])}, None
 
 
 def judge(trained: Trained, fed: Federation) -> tuple[Outcome, Tensor]:
@@ -75,21 +92,16 @@ def judge(trained: Trained, fed: Federation) -> tuple[Outcome, Tensor]:
     An attack may have changed the data that was trained on: clients are judged on what is theirs.
     """
     t = trained.training
-    models = t.models(trained.progress)
+    models, same = t.models(trained.progress), t.one_for_all(trained.progress)
     judged = outcomes(
         t.task,
         fed,
         t.engine,
         models,
         pool=pool_is_valid(fed),
-        one_for_all=t.one_for_all(trained.progress),
+        one_for_all=same,
     )
-    everyone = torch.arange(len(fed), device=fed.x.device)
-    parts = []
-    for ids in torch.split(everyone, at_once(t.task, fed)):  # all models may not fit memory
-        own, _ = pick(t.task, t.fed, t.engine, models(ids), ids)
-        parts.append(score(t.task, fed, t.engine, own, fed.val, ids)[0])
-    return judged, torch.cat(parts)
+    return judged, validation(t.task, fed, t.engine, models, one_for_all=same)[0]
 
 
 @contextmanager
@@ -105,7 +117,7 @@ def threads_for(here: Place) -> Iterator[None]:
 
 
 def struck(
-    training: Training, here: Place, models: Callable[[], Params], stopped: int | None
+    training: Training, here: Place, models: Callable[[Tensor], Params], stopped: int | None
 ) -> Struck | None:
     """What the attack came to, if there was one."""
     adversary = training.adversary
@@ -114,5 +126,8 @@ def struck(
     mark = adversary.attack.trigger
     if mark is None:
         return Struck(adversary.who, stopped, None)
-    success = poison.success(mark, here.task, here.fed, here.engine, models())
+    everyone = torch.arange(len(here.fed), device=here.fed.x.device)
+    success: list[float] = []
+    for ids in torch.split(everyone, at_once(here.task, here.fed)):
+        success += poison.success(mark, here.task, here.fed, here.engine, models(ids), ids)
     return Struck(adversary.who, stopped, success)

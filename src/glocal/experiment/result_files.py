@@ -25,9 +25,9 @@ def save(run: Run, folder: Path) -> None:
     from glocal.experiment import synthetic as outcome
 
     write(folder / "final.safetensors", encode(_storable(run.model)))
-    store = run.trained.progress.clients if run.trained else None
-    if store is not None and store.settled_file() is not None:
-        _stream(folder / "clients.safetensors", store)
+    on_disk = run.repeats[0].on_disk if run.repeats else None
+    if on_disk is not None:
+        _stream(folder / "clients.safetensors", on_disk)
     else:
         write(folder / "clients.safetensors", encode(_storable(dict(tree.flatten(run.states)))))
     if run.made is not None:

@@ -21,7 +21,7 @@ from glocal.engines.base import Engine
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment import memory_estimate as limits
-from glocal.experiment.baseline import Yardstick, measure
+from glocal.experiment.baseline import Baseline, measure
 from glocal.methods import resolve
 from glocal.methods.local import LocalTraining, local
 from glocal.nn import models
@@ -30,6 +30,7 @@ from glocal.slots.method import Method
 
 if TYPE_CHECKING:
     from glocal.training.checkpoint import Keeper
+    from glocal.training.client_state.placement import Storage
 
 ONE_THREAD = 30_000
 """Parameters below which threads of a CPU wait for each other longer than they compute."""
@@ -110,7 +111,7 @@ def make(
     return Place(fed, task, runner, seed, repeat, all_of_it, own, name)
 
 
-_YARDSTICKS: OrderedDict[str, tuple[Yardstick, Outcome, object]] = OrderedDict()
+_YARDSTICKS: OrderedDict[str, tuple[Baseline, Outcome, object]] = OrderedDict()
 """The last few, so that methods compared on one federation share theirs."""
 
 KEPT = 32
@@ -121,18 +122,15 @@ def measured(
     alone: LocalTraining,
     tick: Callable[[int, int], None],
     keeper: Keeper | None = None,
-) -> tuple[Yardstick, Outcome]:
+    storage: Storage | None = None,
+) -> tuple[Baseline, Outcome]:
     """The yardstick: trained once for a federation, a model and a seed."""
     key = _yardstick_key(place, alone)
     if key not in _YARDSTICKS:
-        yard = measure(place.task, place.fed, place.engine, alone, place.seed, tick, keeper)
-        judged = outcomes(
-            place.task,
-            place.fed,
-            place.engine,
-            lambda ids: {"own": tree.row(yard.models, ids)},
-            pool=pool_is_valid(place.fed),
-        )
+        where = (place.task, place.fed, place.engine)
+        yard = measure(*where, alone, place.seed, tick, keeper, storage)
+        own = lambda ids: {"own": yard.models.rows_of(ids)}  # noqa: E731
+        judged = outcomes(*where, own, pool=pool_is_valid(place.fed))
         _YARDSTICKS[key] = (yard, judged, place.own)
         while len(_YARDSTICKS) > KEPT:
             _YARDSTICKS.popitem(last=False)

@@ -62,7 +62,9 @@ def finished(run: Run) -> Trained:
 def client_models(run: Run) -> Params:
     """Every client's model, stacked: chosen on its validation data where there are several."""
     if run.yardstick:
-        return {k: v for k, v in run.states.items() if k != "ids"}
+        on_disk = run.repeats[0].on_disk
+        stored = on_disk.saved()[1] if on_disk else run.states
+        return {k: v for k, v in stored.items() if k != "ids"}
     return finished(run).models()
 
 

@@ -20,11 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from glocal.core import tree
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.types import Params
 from glocal.data.federation import Federation
@@ -155,7 +157,8 @@ def _adapted(
     public: tuple[Tensor, Tensor] | None = None,
 ) -> Outcome:
     where = (here.task, fed, here.engine)
-    return after(*where, [technique], given, here.seed, public=public).outcome
+    models = partial(tree.row, given)
+    return after(*where, [technique], models, here.seed, public=public).outcome
 
 
 def poor(fed: Federation) -> tuple[int, ...]:

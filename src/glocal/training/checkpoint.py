@@ -13,6 +13,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from glocal.training.checkpoint_files import Kept, Series
 from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Progress, Training
 
-FORMAT = 1
+FORMAT = 2
 
 SHARE = 20
 """By default a checkpoint is written when training took so many times as long as the last one."""
@@ -131,21 +132,14 @@ class Keeper:
 
 
 def packed(progress: Progress) -> tuple[dict[str, Any], Tree]:
-    """A training's progress as facts and trees.
-
-    States on disk stay there: of those it is the index of their file, which is flushed.
-    """
+    """A training's progress as facts and trees."""
     facts = {
         "stage": progress.stage,
         "stage_began": progress.stage_began,
         "ledger": progress.ledger.to_dict(),
         "history": progress.history,
     }
-    file = progress.clients.settled_file()
-    if file is not None:
-        return facts, {"server": progress.server, "clients": file.packed(progress.round)}
-    ids, states = progress.clients.saved()
-    return facts, {"server": progress.server, "clients": {"ids": ids, "states": states}}
+    return facts, {"server": progress.server, "clients": progress.clients.packed(progress.round)}
 
 
 def reclaim(progress: Progress, training: Training, keeper: Keeper) -> None:
@@ -165,7 +159,6 @@ def unpacked(kept: Kept, training: Training) -> Progress:
     """The inverse of :func:`packed`; refuses what does not fit the training."""
     facts, trees, device = kept.facts, kept.trees, training.fed.x.device
     try:
-        stored = trees["clients"]
         progress = Progress(
             server=tree.to(trees["server"], device),
             clients=ClientStore(0),
@@ -185,13 +178,14 @@ def unpacked(kept: Kept, training: Training) -> Progress:
         lines = all(isinstance(line, dict) and "cohort" in line for line in progress.history)
         if not (fits and told and lines and rounds == len(progress.history) <= training.rounds):
             raise ValueError("another model or method")
-        if "slots" in stored:
-            clients, stage = len(training.fed), progress.stage
-            progress.clients = training.storage.reopened(
-                clients, stored, device, stage, kept.number
-            )
-        else:
-            progress.clients = training.store(progress).filled(stored["ids"], stored["states"])
+        progress.clients = training.storage.restored(
+            partial(training.store, progress),
+            len(training.fed),
+            trees["clients"],
+            device,
+            progress.stage,
+            kept.number,
+        )
     except GlocalError:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:

@@ -92,17 +92,18 @@ def backdoored(mark: Trigger, rate: float) -> Poison:
 
 
 def success(
-    mark: Trigger, task: Task, fed: Federation, engine: Engine, models: Params
+    mark: Trigger, task: Task, fed: Federation, engine: Engine, models: Params, ids: Tensor
 ) -> list[float]:
-    """For each client: the share of its stamped test images that its model takes for the target.
+    """For each client of ``ids``: the share of stamped test images taken for the target.
 
-    Those that are of that class anyway are left out; NaN for a client that has no others.
+    Each client's images are its own, and so is its model. Those that are of that class anyway are
+    left out; NaN for a client that has no others.
     """
     x = mark.stamped(fed.x, fed.test.rows)
     found = []
-    for k in range(len(fed)):
-        rows, _ = padded_rows(fed.test, torch.tensor([k], device=fed.x.device))
-        logits = engine.evaluate(task.answers, tree.row(models, [k]), x, fed.y, rows)["logits"][0]
+    for i in range(len(ids)):
+        rows, _ = padded_rows(fed.test, ids[i : i + 1])
+        logits = engine.evaluate(task.answers, tree.row(models, [i]), x, fed.y, rows)["logits"][0]
         others = fed.y[rows[0]] != mark.target
         fooled = logits.argmax(-1)[others] == mark.target
         found.append(float(fooled.float().mean()) if len(fooled) else math.nan)

@@ -151,10 +151,11 @@ def adapted(
     name = files.method
     alone = one.order.by_itself(one.order.alone(files.plan), here, partial(report, "alone"))
     outcome, val = judge(one.trained, here.fed)
-    given = one.trained.models()
     tick = partial(report, f"{name}, adapting")
     where = (here.task, here.fed, here.engine)
-    now = after(*where, techniques(by), given, here.seed, public=public, keep=keep, tick=tick)
+    now = after(
+        *where, techniques(by), one.trained.models, here.seed, public=public, keep=keep, tick=tick
+    )
     own = Repeat(
         outcome=outcome,
         ledger=Ledger(),
@@ -169,7 +170,7 @@ def adapted(
         val_accuracy=val,
         adapted=now,
         trained=one.trained,
-        struck=struck(one.trained.training, here, lambda: given, files.stopped),
+        struck=struck(one.trained.training, here, one.trained.models, files.stopped),
     )
     run = assembled(replace(one.order, adapt=by), name, one.fed, [own], [alone])
     run.summary.update({k: files.summary[k] for k in (*CARRIED, "rounds") if k in files.summary})

@@ -193,17 +193,17 @@ class FarStore(ClientStore):
         self.settle()
         return self.backing if isinstance(self.backing, SlotFile) else None
 
+    def packed(self, number: int) -> Tree:
+        """Rows on disk stay there: of those it is the index of their file, which is flushed."""
+        file = self.settled_file()
+        return super().packed(number) if file is None else file.packed(number)
+
     def saved(self) -> tuple[Tensor, Tree]:
         """Which clients have a state, and those, stacked in the host's memory, if they fit it."""
         ids = self.seen.nonzero().flatten()
         if not self.like:
             return ids, {}
-        size, free = len(ids) * row_bytes(self.like), machine.available("cpu")
-        if free is not None and size > free:
-            raise GlocalError(
-                f"this needs all clients' states in memory, which take {size / 1e9:.1f} GB, and "
-                f"{free / 1e9:.1f} GB are free: use fewer clients or a smaller model."
-            )
+        check_fits(len(ids) * row_bytes(self.like))
         out = tree.map(lambda x: x.new_empty((len(ids), *x.shape[1:])), self.like)
         for a in range(0, len(ids), FILLED):  # they may not fit the device
             some = slice(a, a + FILLED)
@@ -285,6 +285,16 @@ class FarStore(ClientStore):
             self._stream.synchronize()
             leaves = host
         self._backing().write(where, leaves)
+
+
+def check_fits(size: int) -> None:
+    """Refuse so many bytes of all clients' states or models together, where memory has less."""
+    free = machine.available("cpu")
+    if free is not None and size > free:
+        raise GlocalError(
+            f"this needs all clients' states in memory, which take {size / 1e9:.1f} GB, and "
+            f"{free / 1e9:.1f} GB are free: use fewer clients or a smaller model."
+        )
 
 
 def row_bytes(like: Tree) -> int:

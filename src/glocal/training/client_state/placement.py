@@ -86,15 +86,23 @@ class Storage:
         self.note(f"clients' states, up to {_shown(clients * one)}, go to disk: {where}.")
         return FarStore(clients, device, lambda like: SlotFile(clients, like, path), place)
 
-    def reopened(
-        self, clients: int, held: Tree, device: torch.device | str, stage: int, number: int
+    def restored(
+        self,
+        empty: Callable[[], ClientStore],
+        clients: int,
+        packed: Tree,
+        device: torch.device | str,
+        stage: int,
+        number: int,
     ) -> ClientStore:
-        """The store whose file checkpoint ``number`` refers to."""
+        """The store that checkpoint ``number`` holds, or whose file it refers to."""
+        if "slots" not in packed:
+            return empty().filled(packed["ids"], packed["states"])
         path = self.path(stage)
         assert path is not None
-        file = SlotFile.reopened(clients, held, path, number)
+        file = SlotFile.reopened(clients, packed, path, number)
         store = FarStore(clients, device, lambda like: file, "disk")
-        return store.taken_up(file, held["like"], held["ids"])
+        return store.taken_up(file, packed["like"], packed["ids"])
 
     def path(self, stage: int) -> Path | None:
         """The file of a stage's states."""

@@ -87,6 +87,11 @@ class ClientStore:
         ids = self.seen.nonzero().flatten()
         return ids, tree.row(self.rows, ids.to(self.device)) if self.rows else {}
 
+    def packed(self, number: int) -> Tree:
+        """What checkpoint ``number`` must hold of the rows."""
+        ids, states = self.saved()
+        return {"ids": ids, "states": states}
+
     @classmethod
     def restored(
         cls, clients: int, ids: Tensor, states: Tree, device: torch.device | str
