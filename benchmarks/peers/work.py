@@ -34,7 +34,7 @@ class Work:
     x: np.ndarray[Any, Any]
     """[clients, examples, …]."""
     y: np.ndarray[Any, Any]
-    """[clients, examples], whole numbers."""
+    """[clients, examples], integers."""
     cohorts: np.ndarray[Any, Any]
     """[rounds, clients a round]: who trains."""
     orders: np.ndarray[Any, Any]

@@ -104,8 +104,7 @@ def test_json_to_stdout_is_nothing_but_json(glocal):
 
 
 def test_lists_name_everything_registered(glocal):
-    from glocal.data import partitions
-    from glocal.data.datasets import registry as sources
+    from glocal.data import partitions, sources
     from glocal.methods import BASES, FILLERS
     from glocal.nn.models import REGISTRY
 
@@ -228,7 +227,7 @@ def test_a_run_that_diverges_says_how_to_go_on(glocal):
         (["compare", "fedavg(lr=fast)"], ["lr must be a number"]),
         (["run", "missing.toml"], ["missing.toml"]),
         (["run", "bad.toml"], ["unknown setting 'round'", "did you mean 'rounds'"]),
-        (["run", "type.toml"], ["rounds must be a whole number"]),
+        (["run", "type.toml"], ["rounds must be an integer"]),
         (["run", "broken.toml"], ["not valid TOML"]),
         (["compare", "--init", "nan.npz"], ["cannot be read", ".safetensors"]),
         (["frobnicate"], ["No such command"]),
@@ -239,7 +238,7 @@ def test_a_run_that_diverges_says_how_to_go_on(glocal):
         (["compare", "--device", "meta"], ["not supported"]),
         (["compare", "--sampled", "2", "--fraction", "0.5"], ["give one of them"]),
         (["compare", "--validate-every", "-1"], ["validate_every"]),
-        (["compare", "fedavg(epochs=2.0)"], ["epochs must be a whole number"]),
+        (["compare", "fedavg(epochs=2.0)"], ["epochs must be an integer"]),
         (["compare", "fedavg(epochs=1000000000)"], ["from 1 to 10,000"]),
         (["compare", "--model", "net.py:Raises"], ["cannot be built", "boom"]),
         (["compare", "--model", "net.py:Leaves"], ["cannot be built"]),

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glocal.core.errors import GlocalError
-from glocal.data import Federation, federation, load
-from glocal.data.datasets import registry as sources
+from glocal.data import Federation, federation, load, sources
 from glocal.data.split import Split, arcs
 
 few = settings(max_examples=25, deadline=None)
@@ -174,7 +173,7 @@ def test_ready_made_splits_have_no_folds() -> None:
     )
     with pytest.raises(GlocalError, match="no other folds"):
         made.fold(1)
-    with pytest.raises(GlocalError, match="the fold should be a whole number"):
+    with pytest.raises(GlocalError, match="the fold must be an integer"):
         fed.fold(-1)
 
 
@@ -337,7 +336,7 @@ BAD_X[7, 1] = np.nan
         ({"y": ["a", "b", None] * 4}, "row 2 has no label"),
         ({"y": ["a", "b", ""] * 4}, "row 2 has no label"),
         ({"y": [3] * 12}, "fewer than 2 classes"),
-        ({"classes": 1}, "classes should be a whole number from 2 to"),
+        ({"classes": 1}, "classes must be an integer from 2 to"),
         ({"clients": [0, 1] * 5}, "10 ids for 12 rows"),
         ({"clients": [0, None] * 6}, "row 1 has no client id"),
         (
@@ -355,7 +354,7 @@ BAD_X[7, 1] = np.nan
         ({"split": (0.7, 0.3)}, "three positive shares"),
         ({"split": (0.8, 0.2, 0.0)}, "three positive shares"),
         ({"split": (0.7, 0.2, 0.2)}, "sums to 1.1"),
-        ({"seed": -1}, "the seed should be a whole number"),
+        ({"seed": -1}, "the seed must be an integer"),
     ],
 )
 def test_bad_arrays_say_what_to_do(change: dict[str, Any], message: str) -> None:

@@ -495,13 +495,13 @@ def test_examples_are_the_first() -> None:
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ("mnist(0)", "whole number from 1 to 40"),
-        ("mnist(41)", "whole number from 1 to 40"),
-        ("mnist(some)", "whole number"),
-        ("mnist(size=3)", r"write mnist\(examples=None, folder=None\)"),
-        ("mnist(folder=3)", "folder= should be a path in quotes"),
+        ("mnist(0)", "integer from 1 to 40"),
+        ("mnist(41)", "integer from 1 to 40"),
+        ("mnist(some)", "integer"),
+        ("mnist(size=3)", "unknown setting of mnist 'size': known are examples, folder"),
+        ("mnist(folder=3)", "in mnist, folder must be text, not 3"),
         ("mnist(", "cannot read"),
-        ("digits(3)", "write digits, without any"),
+        ("digits(3)", "digits takes no settings: write it without brackets"),
         ("minst(3)", "unknown data set 'minst': did you mean 'mnist'"),
     ],
 )

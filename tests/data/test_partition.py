@@ -200,20 +200,21 @@ def test_by_a_column() -> None:
     ("spec", "message"),
     [
         ("dirichlett(1)", "unknown partition 'dirichlett': did you mean 'dirichlet'"),
-        ("dirichlet", r"write dirichlet\(a, min=None\)"),
-        ("dirichlet(1, 2, 3)", r"write dirichlet\(a, min=None\)"),
-        ("iid(1)", "write iid, without any"),
-        ("dirichlet(-1)", "should be above 0, not -1"),
-        ("dirichlet-clients(0)", "should be above 0"),
-        ("quantity(x)", "should be a number"),
-        ("quantity(1e308)", r"a = 1e\+308 is past 1e6, where all shares are equal: use iid"),
-        ("dirichlet(1, min=1000)", "min should be a whole number from 3 to 50"),
+        ("dirichlet", r"dirichlet needs a: write dirichlet\(a=0.5\)"),
+        ("dirichlet(1, 2, 3)", "takes settings by name .2 at most without one., not 1, 2, 3"),
+        ("iid(1)", "iid takes no settings: write it without brackets"),
+        ("dirichlet(-1)", "must be above 0, not -1"),
+        ("dirichlet-clients(0)", "must be above 0"),
+        ("quantity(x)", "in quantity, a must be a number"),
+        ("quantity(1e308)", "in quantity, a must be smaller than 1e.308"),
+        ("quantity(1e7)", r"a = 1e\+07 is past 1e6, where all shares are equal: use iid"),
+        ("dirichlet(1, min=1000)", "min must be an integer from 3 to 50"),
         ("classes(0)", "from 1 to 4, not 0"),
         ("classes(99)", "from 1 to 4, not 99"),
-        ("shards(x)", "the shards of a client should be a whole number of at least 1, not 'x'"),
+        ("shards(x)", "in shards, s must be an integer, not 'x': write shards.s=2."),
         ("shards(100)", "100 examples cannot be cut into 200 shards"),
         ("by(ward)", "needs a table"),
-        ("by", r"write by\(column\)"),
+        ("by", "by needs column: write by"),
     ],
 )
 def test_bad_specs_say_what_to_write(spec: str, message: str) -> None:
@@ -224,7 +225,7 @@ def test_bad_specs_say_what_to_write(spec: str, message: str) -> None:
 def test_too_many_clients() -> None:
     with pytest.raises(GlocalError, match=r"too few for 40 clients.* ask for 33 clients or fewer"):
         make("iid", torch.arange(100) % 4, 40, 0)
-    with pytest.raises(GlocalError, match="number of clients should be a whole number"):
+    with pytest.raises(GlocalError, match="number of clients must be an integer"):
         make("iid", torch.arange(100) % 4, 0, 0)
 
 

@@ -92,19 +92,19 @@ def test_more_that_is_impossible() -> None:
     y = torch.arange(30) % 3
     for spec, clients, message in [
         ("shards(4)", 10, "30 examples cannot be cut into 40 shards"),
-        ("classes(4)", 3, "classes of a client should be a whole number from 1 to 3, not 4"),
+        ("classes(4)", 3, "classes of a client must be an integer from 1 to 3, not 4"),
         ("dirichlet(0.01)", 10, "did not give each of 10 clients 3 examples"),
-        ("dirichlet(1, min=11)", 3, "min should be a whole number from 3 to 10, not 11"),
-        ("quantity(1, min=2)", 3, "min should be a whole number from 3 to 10, not 2"),
-        ("dirichlet(nan)", 3, "should be a number, not 'nan'"),
-        ("dirichlet(true)", 3, "should be a number, not True"),
-        ("shards(true)", 3, "should be a whole number of at least 1, not True"),
+        ("dirichlet(1, min=11)", 3, "min must be an integer from 3 to 10, not 11"),
+        ("quantity(1, min=2)", 3, "min must be an integer from 3 to 10, not 2"),
+        ("dirichlet(nan)", 3, "a must be a number, not 'nan'"),
+        ("dirichlet(true)", 3, "a must be a number, not True"),
+        ("shards(true)", 3, "s must be an integer, not True"),
         ("", 3, "the partition is empty: leave it out, or name one"),
         ("  ", 3, "the partition is empty"),
         ("by(last(2))", 3, "names no column"),
-        ("iid", True, "the number of clients should be a whole number of at least 1, not True"),
-        ("iid", 2.5, "the number of clients should be a whole number of at least 1, not 2.5"),
-        ("iid", None, "the number of clients should be a whole number"),
+        ("iid", True, "the number of clients must be an integer of 1 or more, not True"),
+        ("iid", 2.5, "the number of clients must be an integer of 1 or more, not 2.5"),
+        ("iid", None, "the number of clients must be an integer"),
         (3, 3, "3 is not text"),
     ]:
         with pytest.raises(GlocalError, match=message):

@@ -56,7 +56,7 @@ def exact_tail(v: np.ndarray, t: float, p: float) -> float:
 def test_unequal_magnitudes_by_enumeration(seed: int) -> None:
     """At either end the chance of what was seen, or more, is a twentieth.
 
-    Of the statistic with rounded magnitudes, that is: whole numbers are kept, others nearly.
+    Of the statistic with rounded magnitudes, that is: integers are kept, others nearly.
     """
     rng = np.random.default_rng(seed)
     v = rng.choice([1.0, 2.0, 3.0, 5.0], 9) if seed % 2 else rng.uniform(0.5, 3.0, 9)

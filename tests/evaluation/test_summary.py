@@ -165,7 +165,7 @@ def test_clear_cases_are_decided() -> None:
 
 
 def test_repeats_pool() -> None:
-    """The mean over repeats of accuracies and figures; traffic rounded to whole numbers."""
+    """The mean over repeats of accuracies and figures; traffic rounded to integers."""
     worse = trial(
         outcome=outcome([[0, 0], [0]], [[0, 0, 0], [0, 0, 0]]),
         ledger=Ledger().record({"shared": 11}, {"shared": 7}),

@@ -74,7 +74,7 @@ def test_these_train(given: dict[str, Any], names: list[str]) -> None:
 
 
 LABELS = "labels out of range: row 1 has .* give labels as words"
-TOKENS = "x holds whole numbers, which are taken for the ids of tokens.*as in x.astype"
+TOKENS = "x holds integers, which are taken for the ids of tokens.*as in x.astype"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ TOKENS = "x holds whole numbers, which are taken for the ids of tokens.*as in x.
         ({"clients": ["\udc80", "a"] * 12}, "cannot be written as text"),
         ({"clients": dict.fromkeys(range(N), 1)}, "neither a number of clients nor one id"),
         ({"clients": np.array(3)}, "clients=3 is neither a number of clients nor one id"),
-        ({"clients": 2.5, "partition": "iid"}, "number of clients should be a whole number"),
+        ({"clients": 2.5, "partition": "iid"}, "number of clients must be an integer"),
         ({"clients": IDS, "partition": "iid"}, "one id for each row in clients=, or a partition"),
         ({"clients": 3, "partition": ""}, "the partition is empty"),
         ({"clients": 3, "partition": 3}, "3 is not text"),
@@ -107,9 +107,9 @@ TOKENS = "x holds whole numbers, which are taken for the ids of tokens.*as in x.
         ({"y": [0.0, 1e300] * 12}, LABELS),
         ({"y": np.array([[1], [2, 3]] * 12, object)}, "y holds values that are neither"),
         ({"y": np.array([b"\xff", b"a"] * 12)}, "y holds values that are neither"),
-        ({"classes": 2**70}, "classes should be a whole number from 2 to"),
-        ({"classes": 3.5}, "classes should be a whole number from 2 to"),
-        ({"classes": True}, "classes should be a whole number from 2 to"),
+        ({"classes": 2**70}, "classes must be an integer from 2 to"),
+        ({"classes": 3.5}, "classes must be an integer from 2 to"),
+        ({"classes": True}, "classes must be an integer from 2 to"),
         ({"x": X[:, :0]}, r"x has shape \(24, 0\), so its rows are empty"),
         ({"x": np.where(X > 1, np.nan, X)}, "x is not finite .NaN or infinite. in row"),
         ({"x": np.full((N, 3), 1e300)}, "x is not finite"),

@@ -243,13 +243,13 @@ GOOD = {
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rounds": 0}, "rounds must be a whole number of 1 or more, not 0"),
-        ({"rounds": 2.5}, "rounds must be a whole number of 1 or more, not 2.5"),
-        ({"rounds": True}, "rounds must be a whole number of 1 or more, not True"),
-        ({"repeats": 0}, "repeats must be a whole number of 1 or more"),
+        ({"rounds": 0}, "rounds must be an integer of 1 or more, not 0"),
+        ({"rounds": 2.5}, "rounds must be an integer of 1 or more, not 2.5"),
+        ({"rounds": True}, "rounds must be an integer of 1 or more, not True"),
+        ({"repeats": 0}, "repeats must be an integer of 1 or more"),
         ({"fraction": 0}, "fraction must be above 0 and up to 1"),
         ({"fraction": 1.5}, "fraction must be above 0 and up to 1"),
-        ({"sampled": 0}, "sampled must be a whole number of 1 or more"),
+        ({"sampled": 0}, "sampled must be an integer of 1 or more"),
         ({"sampled": 7}, "7 clients a round cannot be drawn from 6"),
         ({"poisson": True, "fraction": 0}, "rate must be above 0"),
         ({"device": "cuda"}, "there is no CUDA device here: use device='cpu'"),

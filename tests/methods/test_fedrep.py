@@ -131,7 +131,7 @@ def test_without_a_head_or_a_body_one_phase_has_nothing_to_do(engine: Engine) ->
 
 
 def test_the_head_needs_an_epoch() -> None:
-    with pytest.raises(GlocalError, match="epochs must be a whole number from 1 to"):
+    with pytest.raises(GlocalError, match="epochs must be an integer from 1 to"):
         resolve("fedrep(head_epochs=0)")
 
 

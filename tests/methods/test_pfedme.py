@@ -169,9 +169,9 @@ def test_contract() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("inner=0", "inner must be a whole number"),
-        ("inner=2.5", "inner must be a whole number"),
-        ("inner=10001", "inner must be a whole number of steps from 1 to 10,000, not 10001"),
+        ("inner=0", "inner must be an integer"),
+        ("inner=2.5", "inner must be an integer"),
+        ("inner=10001", "inner must be an integer from 1 to 10,000, not 10001"),
         ("beta=0", "beta must be above 0"),
         ("inner_lr=0", "inner_lr must be above 0"),
         ("lam=50,inner_lr=0.05", "inner steps run away"),

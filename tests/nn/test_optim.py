@@ -134,7 +134,7 @@ def test_settings_that_make_no_sense(spec: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"beta1": 1.0}, "beta1 and beta2 must be below 1, not 1.0 and 0.999"),
+        ({"beta1": 1.0}, "beta1 must be below 1, not 1.0"),
         ({"eps": 0.0}, "eps must be above 0"),
     ],
 )

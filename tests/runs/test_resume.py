@@ -519,7 +519,7 @@ def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [{"every": -1}, {"keep": 0}, {"every": True}, {"keep": 1.5}])
 def test_odd_numbers_of_checkpoints_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    with pytest.raises(GlocalError, match="of checkpoints must be a whole number"):
+    with pytest.raises(GlocalError, match="of checkpoints must be an integer"):
         Keeping(tmp_path, **wrong)
 
 

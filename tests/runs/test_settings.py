@@ -45,20 +45,20 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ('rounds = "many"', "rounds must be a whole number, not 'many': write rounds = 50."),
-        ("rounds = true", "rounds must be a whole number, not true: write rounds = 50."),
-        ("rounds = 2.0", "rounds must be a whole number, not 2.0: write rounds = 50."),
-        ("rounds = 2020-01-31", "rounds must be a whole number, not 2020-01-31: write rounds"),
+        ('rounds = "many"', "rounds must be an integer, not 'many': write rounds = 50."),
+        ("rounds = true", "rounds must be an integer, not true: write rounds = 50."),
+        ("rounds = 2.0", "rounds must be an integer, not 2.0: write rounds = 50."),
+        ("rounds = 2020-01-31", "rounds must be an integer, not 2020-01-31: write rounds"),
         ("rounds = 99999999999999999999", "rounds must be smaller than 99999999999999999999."),
         ("fraction = nan", "fraction must be a number, not nan: write fraction = 1."),
         ("poisson = 1", "poisson must be true or false, not 1: write poisson = false."),
-        ("sampled = 1.5", "sampled must be a whole number, not 1.5: write sampled = 1."),
+        ("sampled = 1.5", "sampled must be an integer, not 1.5: write sampled = 1."),
         ("data = 3", 'data must be text, not 3: write data = "digits".'),
         ("split = [0.8, 0.2]", "split must be three numbers, not [0.8, 0.2]: write split = [0.7,"),
         ('split = [0.7, "x", 0.2]', "split must be three numbers, not [0.7, 'x', 0.2]"),
         ('transforms = "x"', "transforms must be a list of texts, not 'x': write transforms = ["),
         ("transforms = [1]", "transforms must be a list of texts, not [1]"),
-        ("[rounds]\na = 1", "rounds must be a whole number, not a table: write rounds = 50."),
+        ("[rounds]\na = 1", "rounds must be an integer, not a table: write rounds = 50."),
         ("rouds = 3", "unknown setting 'rouds': did you mean 'rounds'? known are adapt, "),
         ("[round]\na = 1", "unknown setting 'round': did you mean 'rounds'?"),
         ("versions = 1", "versions is a table of what a run found: leave it out."),
@@ -105,15 +105,15 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"rounds": "many"}, "rounds must be a whole number, not 'many'"),
-        ({"rounds": True}, "rounds must be a whole number, not True"),
+        ({"rounds": "many"}, "rounds must be an integer, not 'many'"),
+        ({"rounds": True}, "rounds must be an integer, not True"),
         ({"rounds": 2**63}, "rounds must be smaller than"),
         ({"fraction": float("inf")}, "fraction must be a number, not inf"),
         ({"split": (0.7, 0.1, "x")}, "split must be three numbers, not"),
         ({"split": 3}, "split must be three numbers, not 3"),
         ({"transforms": "x"}, "transforms must be a list of texts, not 'x'"),
         ({"new_test": 0}, "new_test must be true or false, not 0"),
-        ({"seed": None}, "seed must be a whole number, not None"),
+        ({"seed": None}, "seed must be an integer, not None"),
         ({"data": "d" * 10, "model": 10**5000}, "model must be text, not a number of thousands"),
     ],
 )
@@ -139,17 +139,17 @@ for wrong in (lambda: Settings(rounds=True), lambda: resolve("fedprox(mu=true)")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
-        "rounds must be a whole number, not True.",
+        "rounds must be an integer, not True.",
         "in fedprox, mu must be a number, not True: write fedprox(mu=0.01).",
     ]
 
 
 def test_augmentations_and_models_in_files_that_make_no_sense() -> None:
     for text, said in [
-        ("crop(-1)", "crop's pad must be a whole number from 0 to 256, not -1"),
-        ("crop(true)", "in crop, pad must be a whole number, not True: write crop[(]pad=4[)]"),
+        ("crop(-1)", "crop's pad must be an integer from 0 to 256, not -1"),
+        ("crop(true)", "in crop, pad must be an integer, not True: write crop[(]pad=4[)]"),
         ("crop(4, 4)", "crop takes settings by name"),
-        ("flip(1)", "flip takes no settings: write flip alone"),
+        ("flip(1)", "flip takes no settings: write it without brackets"),
         ("flp", "unknown augmentation 'flp': did you mean 'flip'"),
     ]:
         with pytest.raises(GlocalError, match=said):

@@ -98,7 +98,9 @@ def test_plans() -> None:
     with pytest.raises(GlocalError, match="stage 'warm-up' never ends, and others follow"):
         Plan((Stage(method, name="warm-up"), Stage(method)))
     for rounds in (0, 1.5, -1):
-        with pytest.raises(GlocalError, match="a stage lasts a whole number of rounds, or a share"):
+        with pytest.raises(
+            GlocalError, match="a stage lasts an integer number of rounds, or a share"
+        ):
             Stage(method, rounds=rounds)
     private = method.replace(privacy=Private())
     with pytest.raises(GlocalError, match="give all stages the same privacy, or none"):
@@ -208,22 +210,22 @@ def test_a_filler_goes_to_every_stage_of_a_plan(monkeypatch: pytest.MonkeyPatch)
         ("fedavgm+sgd", r"leave sgd out, or write fedavg\+sgd"),
         ("pfedme(beta=0.5)+adam", r"pfedme brings its own server optimiser \(sgd\), and adam"),
         ("fedavg+adam(epochs=1)", "unknown setting of adam 'epochs': known are beta1, beta2, lr"),
-        ("fedavg+uniform(lr=1)", "uniform takes no settings, and so no lr: write uniform alone"),
+        ("fedavg+uniform(lr=1)", "uniform takes no settings, and so no lr: leave it out"),
         ("adam(epoch=1)", "unknown setting of adam 'epoch': did you mean 'epochs'"),
         ("adam(bta1=0.5)", "unknown setting of adam 'bta1': did you mean 'beta1'.*, epochs, "),
-        ("uniform(epochs=0)", "epochs must be a whole number from 1 to 10,000"),
+        ("uniform(epochs=0)", "epochs must be an integer from 1 to 10,000"),
         ("uniform+adam(epochs=1)", "unknown setting of adam 'epochs'"),
         ("fedavg(rl=0.1)", "unknown setting of fedavg 'rl'.*known are batch_size, epochs, lr"),
         ("fedavg(mu=0.1)", "unknown setting of fedavg 'mu'"),
-        ("fedavg+uniform(3)", "uniform takes no settings: write uniform alone"),
+        ("fedavg+uniform(3)", "uniform takes no settings: write it without brackets"),
         ("fedavg(0.1)", r"by name \(none without one\), not 0.1: write fedavg\(lr=0.5\)"),
         ("fedprox(mu=-1)", "mu must be 0 or more"),
         ("fedprox(mu=much)", r"mu must be a number, not 'much': write fedprox\(mu=0.01\)"),
-        ("fedavg(epochs=0)", "epochs must be a whole number from 1 to 10,000 a round, not 0"),
-        ("fedavg(epochs=1.5)", "in fedavg, epochs must be a whole number, not 1.5"),
-        ("fedavg(epochs=few)", "epochs must be a whole number"),
-        ("fedavg(batch_size=-1)", "batch_size must be a whole number"),
-        ("local(max_epochs=0)", "max_epochs must be a whole number of 1 or more"),
+        ("fedavg(epochs=0)", "epochs must be an integer from 1 to 10,000, not 0"),
+        ("fedavg(epochs=1.5)", "in fedavg, epochs must be an integer, not 1.5"),
+        ("fedavg(epochs=few)", "epochs must be an integer"),
+        ("fedavg(batch_size=-1)", "batch_size must be an integer"),
+        ("local(max_epochs=0)", "max_epochs must be an integer of 1 or more"),
         ("local(lr=-0.1)", "^lr must be above 0, not -0.1"),
         ("local(lr=0)", "^lr must be above 0, not 0"),
         ("fedavg(momentum=2)", "^momentum must be below 1, not 2"),

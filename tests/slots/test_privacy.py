@@ -528,7 +528,7 @@ def test_the_command_says_vacuous(ask: Any) -> None:
             "give two of --rounds, --noise and --epsilon",
         ),
         (("--rounds", "5", "--noise", "1"), "Missing option '--clients'"),
-        ((*PLAN, "--rounds", "0", "--noise", "1"), "rounds must be a whole number of 1 or more"),
+        ((*PLAN, "--rounds", "0", "--noise", "1"), "rounds must be an integer of 1 or more"),
         ((*PLAN, "--rounds", "5", "--noise", "-1"), "noise must be 0 or more, not -1"),
         ((*PLAN, "--rounds", "5", "--epsilon", "-1"), "epsilon must be above 0, not -1"),
         ((*PLAN, "--rounds", "5", "--noise", "1", "--delta", "2"), "delta must be above 0"),
@@ -538,7 +538,7 @@ def test_the_command_says_vacuous(ask: Any) -> None:
         ),
         (
             ("--clients", "10", "--sampled", "2.5", "--fixed", "--rounds", "5", "--noise", "1"),
-            "--fixed draws a whole number of clients, not 2.5",
+            "--fixed draws an integer number of clients, not 2.5",
         ),
         ((*PLAN, "--rounds", "5", "--noise", "1", "--json", "/"), "--json / is a folder"),
     ],

@@ -82,9 +82,9 @@ def test_selectors_that_do_not_fit(made: Selector, message: str) -> None:
         (Call("lats", (1,), {}), "unknown selector 'lats': did you mean 'last'"),
         (Call("last", (), {"m": 1}), "unknown setting of last 'm'"),
         ("last", r"last needs n: write last\(n=1\)"),
-        (Call("last", ("x",), {}), "in last, n must be a whole number, not 'x'"),
-        (Call("first", (1.5,), {}), "in first, n must be a whole number, not 1.5"),
-        (Call("all-but-last", ("x",), {}), "in all-but-last, n must be a whole number"),
+        (Call("last", ("x",), {}), "in last, n must be an integer, not 'x'"),
+        (Call("first", (1.5,), {}), "in first, n must be an integer, not 1.5"),
+        (Call("all-but-last", ("x",), {}), "in all-but-last, n must be an integer"),
         ([1, 2], "must be names"),
     ],
 )

@@ -325,9 +325,9 @@ def test_hostile_examples_are_one_clear_line(
         (["nowhere"], "there is no folder nowhere"),
         (["fedavg"], "is of fedavg, which makes no examples"),
         (["run", "--uses", "warmstart"], "did you mean 'warm-start'"),
-        (["run", "--rounds", "0"], "rounds must be a whole number of 1 or more, not 0"),
+        (["run", "--rounds", "0"], "rounds must be an integer of 1 or more, not 0"),
         (["run", "--fill", "some"], "unknown --fill 'some'"),
-        (["run", "--seed", "-1"], "seed must be a whole number"),
+        (["run", "--seed", "-1"], "seed must be an integer"),
         (["run", "--json", "."], "is a folder"),
     ],
 )

@@ -50,6 +50,6 @@ def shown(value: object) -> str:
     """A value as a sentence repeats it: not too much of it."""
     try:
         text = repr(value)
-    except ValueError:  # Python does not write whole numbers of thousands of digits
+    except ValueError:  # Python does not write integers of thousands of digits
         return "a number of thousands of digits"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

@@ -120,7 +120,7 @@ def normal(key: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def randint(key: Tensor, high: int, shape: Sequence[int]) -> Tensor:
-    """Whole numbers in [0, high)."""
+    """Integers in [0, high)."""
     words = _shr(bits(key, math.prod(shape)), 1)
     return (words % high).reshape(*key.shape, *shape)
 

@@ -1,8 +1,8 @@
-"""Does a value fit the type it is declared with, and what to say where it does not.
+"""Checks of a user's values, each with the sentence that says what to write instead.
 
 A run's settings and the hyper-parameters of everything that a spec can name are declared with
-plain annotations. What those mean for a user's input is here, once: ``True`` is no number, and a
-number is finite.
+plain annotations. What those mean for a user's input is defined here, once: ``True`` is no number,
+and a number is finite.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from glocal.core.errors import GlocalError, shown, unknown
 
 LARGEST = 1 << 63
-"""Whole numbers below this fit a tensor."""
+"""Integers below this fit a tensor."""
 
 LARGEST_REAL = 3.4e38
 """Numbers up to this are finite in float32, in which models train."""
 
 _WORDS: dict[Any, tuple[str, str, str]] = {
     str: ("text", "texts", '"text"'),
-    int: ("a whole number", "whole numbers", "1"),
+    int: ("an integer", "integers", "1"),
     float: ("a number", "numbers", "0.5"),
     bool: ("true or false", "values of true or false", "true"),
 }
@@ -35,14 +35,14 @@ def check(name: str, value: Any, kind: Any, remedy: str = "") -> None:
     """Raise unless ``value`` is of ``kind``; ``remedy`` ends the sentence: ``: write lr=0.1``."""
     if fits(value, kind):
         return
-    whole = fits(0, kind) and isinstance(value, int) and not isinstance(value, bool)
-    if whole or (fits(0.5, kind) and isinstance(value, float) and math.isfinite(value)):
+    too_large = fits(0, kind) and isinstance(value, int) and not isinstance(value, bool)
+    if too_large or (fits(0.5, kind) and isinstance(value, float) and math.isfinite(value)):
         raise GlocalError(f"{name} must be smaller than {shown(value)}{remedy}.")
     raise GlocalError(f"{name} must be {words(kind)}, not {shown(value)}{remedy}.")
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of an annotated type. Of a type that is not known here, everything is."""
+    """Whether a value is of an annotated type; every value fits a type that is not known here."""
     if kind is bool or kind is str:
         return isinstance(value, kind)
     if kind is int:
@@ -56,7 +56,7 @@ def fits(value: Any, kind: Any) -> bool:
             return False
         return all(fits(v, inside[0]) for v in value)
     if get_origin(kind) in (Union, types.UnionType):
-        return any(fits(value, one) for one in get_args(kind))
+        return any(fits(value, option) for option in get_args(kind))
     return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
 
 
@@ -65,12 +65,56 @@ def plain(value: Any) -> Any:
     return value.item() if getattr(value, "shape", None) == () else value
 
 
+def integer(value: Any, name: str, low: int, high: int | None = None) -> int:
+    """The value, if it is an integer from ``low`` to ``high``; else an error that says so."""
+    number = plain(value)
+    is_integer = isinstance(number, int) and not isinstance(number, bool)
+    if is_integer and low <= number and (high is None or number <= high):
+        return int(number)
+    bounds = f"of {low} or more" if high is None else f"from {low} to {high:,}"
+    raise GlocalError(f"{name} must be an integer {bounds}, not {shown(value)}.")
+
+
+def positive_integers(**values: Any) -> None:
+    """Raise unless every value is an integer of 1 or more."""
+    for name, value in values.items():
+        integer(value, name, 1)
+
+
+def real(value: Any, name: str) -> float:
+    """The value, if it is a finite number; else an error that says so."""
+    check(name, plain(value), float)
+    return float(value)
+
+
+def positive(**values: Any) -> None:
+    """Raise unless every value is a number above 0."""
+    for name, value in values.items():
+        if real(value, name) <= 0:
+            raise GlocalError(f"{name} must be above 0, not {value}.")
+
+
+def not_negative(**values: Any) -> None:
+    """Raise unless every value is a number of 0 or more."""
+    for name, value in values.items():
+        if real(value, name) < 0:
+            raise GlocalError(f"{name} must be 0 or more, not {value}.")
+
+
+def below_one(**values: Any) -> None:
+    """Raise unless every value is a number of 0 or more, and below 1."""
+    not_negative(**values)
+    for name, value in values.items():
+        if value >= 1:
+            raise GlocalError(f"{name} must be below 1, not {value}.")
+
+
 def words(kind: Any) -> str:
-    """What a value of a type is called, as in ``rounds must be a whole number``."""
-    named = [_WORDS[one][0] for one in _options(kind) if one in _WORDS]
-    for one in _options(kind):
-        if get_origin(one) is tuple:
-            inside = get_args(one)
+    """What a value of a type is called, as in ``rounds must be an integer``."""
+    named = [_WORDS[option][0] for option in _options(kind) if option in _WORDS]
+    for option in _options(kind):
+        if get_origin(option) is tuple:
+            inside = get_args(option)
             several = _WORDS[inside[0]][1]
             count = {2: "two", 3: "three"}.get(len(inside), str(len(inside)))
             named.append(f"a list of {several}" if inside[-1] is ... else f"{count} {several}")
@@ -87,10 +131,10 @@ def written(default: Any, kind: Any) -> str:
         return f"[{', '.join(written(v, None) for v in default)}]"
     if isinstance(default, int | float):
         return str(default) if isinstance(default, int) else f"{default:g}"
-    one = _options(kind)[0]
-    if get_origin(one) is tuple:
-        return f"[{_WORDS[get_args(one)[0]][2]}]"
-    return _WORDS[one][2] if one in _WORDS else "…"
+    option = _options(kind)[0]
+    if get_origin(option) is tuple:
+        return f"[{_WORDS[get_args(option)[0]][2]}]"
+    return _WORDS[option][2] if option in _WORDS else "…"
 
 
 def check_call(
@@ -104,7 +148,8 @@ def check_call(
 
     Args:
         name: what a user calls it.
-        make: what is going to be called; its annotations are what is checked.
+        make: what is going to be called; its annotations are what is checked. Positional-only
+            parameters come from the caller, not from the user.
         args: the values without a key.
         kwargs: those with one.
         more: keys that the caller takes out before it calls.
@@ -112,20 +157,25 @@ def check_call(
     parameters, kinds = declared(make)
     in_order = [p for p, how in parameters.items() if how.kind is how.POSITIONAL_OR_KEYWORD]
     known = [*kinds, *more]
-    if len(args) > len(in_order):
+    rest = _rest(make)
+    if len(args) > len(in_order) and rest is None:
         if not known:
-            raise GlocalError(f"{name} takes no settings: write {name} alone.")
+            raise GlocalError(f"{name} takes no settings: write it without brackets.")
         takes = f"{len(in_order)} at most" if in_order else "none"
         raise GlocalError(
             f"{name} takes settings by name ({takes} without one), not "
             f"{', '.join(map(shown, args))}: write {_example(name, kinds, parameters, known[0])}."
         )
+    for value in args[len(in_order) :] if rest else ():
+        check(f"in {name}, {rest[0]}", value, rest[1])  # type: ignore[index]
     given = dict(zip(in_order, args, strict=False))
     for key, value in kwargs.items():
         if key not in known:
             if not known:
-                raise GlocalError(f"{name} takes no settings, and so no {key}: write {name} alone.")
-            raise unknown(f"setting of {name}", key, known)
+                raise GlocalError(f"{name} takes no settings, and so no {key}: leave it out.")
+            hint = f"; values of {rest[0]} go without a name" if rest else ""
+            message = str(unknown(f"setting of {name}", key, known)).removesuffix(".")
+            raise GlocalError(f"{message}{hint}.")
         if key in given:
             raise GlocalError(f"in {name}, {key} is given twice: keep one of them.")
         given[key] = value
@@ -141,7 +191,7 @@ def check_call(
 
 @cache
 def declared(make: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], dict[str, Any]]:
-    """The named parameters of a function, and the type of each and of what ``**`` unpacks."""
+    """The parameters of a function that a user may name, and the type of each and of ``**``."""
     hints = get_type_hints(make)
     parameters: dict[str, inspect.Parameter] = {}
     kinds: dict[str, Any] = {}
@@ -149,16 +199,29 @@ def declared(make: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], di
         if how.kind is how.VAR_KEYWORD:
             for inside in get_args(hints[key]):  # of Unpack[…], the TypedDict
                 kinds |= get_type_hints(inside)
-        else:
+        elif how.kind not in (how.POSITIONAL_ONLY, how.VAR_POSITIONAL):
             parameters[key] = how
             kinds[key] = hints.get(key, Any)
     return parameters, kinds
 
 
+def first_line(function: object) -> str:
+    """The first line of a docstring, for listings."""
+    return (function.__doc__ or "").strip().partition("\n")[0]
+
+
+def _rest(make: Callable[..., Any]) -> tuple[str, Any] | None:
+    """The name and type of ``*args``, if the function takes any number of values."""
+    for key, how in inspect.signature(make).parameters.items():
+        if how.kind is how.VAR_POSITIONAL:
+            return key, get_type_hints(make)[key]
+    return None
+
+
 def _options(kind: Any) -> tuple[Any, ...]:
-    """What a type is made of, none left out."""
+    """The types of a union but for None; of any other type, itself."""
     if get_origin(kind) in (Union, types.UnionType):
-        return tuple(one for one in get_args(kind) if one is not type(None))
+        return tuple(option for option in get_args(kind) if option is not type(None))
     return (kind,)
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.core.arguments import whole
 from glocal.core.errors import GlocalError
+from glocal.core.validation import integer
 from glocal.data import table
 from glocal.data import validation as check
 from glocal.data.partition import Partition, column_of, make, natural
@@ -100,7 +100,7 @@ class Federation:
         if self.uncut is None:
             raise GlocalError("this federation came with its splits, so it has no other folds.")
         # What is the same in every fold is already in place.
-        made = replace(_cut(self.uncut, whole(r, "the fold", 0)), central=self.central)
+        made = replace(_cut(self.uncut, integer(r, "the fold", 0)), central=self.central)
         if self.uncut.numeric is None:
             made = replace(made, x=self.x)
         return made.to(self.x.device)
@@ -142,7 +142,7 @@ def federation(
     and that of the client column as ``clients``; all other columns are features, words one-hot.
 
     Args:
-        x: features; whole numbers (int16 and wider) are token ids, so give floats for features.
+        x: features; integers (int16 and wider) are token ids, so give floats for features.
         y: labels 0, 1, …, or words, which are numbered in order (see ``describe["labels"]``); a
             column [n, 1] is as good as [n].
         clients: one id for each row; or how many clients, with a ``partition``.
@@ -158,7 +158,7 @@ def federation(
         central: features and labels of a test set that is no client's (not with a table).
     """
     shares = check.shares(split)
-    seed = whole(seed, "the seed", 0)
+    seed = integer(seed, "the seed", 0)
     columns = table.columns(x) if table.is_table(x) else None
     used = {c for c in (y, clients, column_of(partition)) if isinstance(c, str)}
     if columns is None and (isinstance(y, str) or isinstance(clients, str)):

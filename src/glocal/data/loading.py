@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from glocal.core.arguments import whole
 from glocal.core.errors import GlocalError, shown
+from glocal.core.validation import integer
 from glocal.data.datasets import files
 from glocal.data.datasets.entry import Source
 from glocal.data.datasets.registry import named
@@ -43,7 +43,7 @@ def load(
         label: the label column of a ``.csv``.
         client: the client column of a ``.csv``; it need not be there, and is never a feature.
     """
-    whole(clients, "the number of clients", 1)  # even where the data has clients of its own
+    integer(clients, "the number of clients", 1)  # even where the data has clients of its own
     source = _source(name, label, client)
     x, ids = source.x, source.clients
     if partition is not None or ids is None:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from glocal.core import rng
-from glocal.core.arguments import bind, summary, whole
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.spec import Call, parse_call
+from glocal.core.validation import check_call, first_line, integer
 from glocal.data import table
 from glocal.data import validation as check
 from glocal.data.partitioners import PARTITIONS
@@ -62,8 +62,8 @@ def make(
     if column is not None:
         owner, names = by(columns, len(labels), column)
     elif name in PARTITIONS:
-        bind(PARTITIONS[name], spec, 3, args, kwargs)
-        K = whole(clients, "the number of clients", 1)
+        check_call(name, PARTITIONS[name], args, kwargs)
+        K = integer(clients, "the number of clients", 1)
         _check_sizes(spec, name, labels, K)
         gen = np.random.default_rng(rng.seed_of(keyed(seed, f"partition {name}")))
         owner = torch.from_numpy(PARTITIONS[name](labels.numpy(), K, gen, *args, **kwargs))
@@ -91,7 +91,7 @@ def _collect(owner: Tensor, names: tuple[str, ...], label_shift_only: bool) -> P
 
 def partitions() -> dict[str, str]:
     """Every partition by name, with a line about it."""
-    return {name: summary(f) for name, f in [*PARTITIONS.items(), ("by", by)]}
+    return {name: first_line(f) for name, f in [*PARTITIONS.items(), ("by", by)]}
 
 
 def column_of(spec: str | None) -> str | None:
@@ -105,7 +105,7 @@ def column_of(spec: str | None) -> str | None:
     name, args, kwargs = parse_call(spec)
     if name != "by":
         return None
-    bind(by, str(spec), 2, args, kwargs)
+    check_call(name, by, args, kwargs)
     (column,) = [*args, *kwargs.values()]
     if isinstance(column, Call):
         raise GlocalError(f"{shown(spec)} names no column: write by(column), or by('its name').")
@@ -124,7 +124,9 @@ def _check_sizes(spec: str, name: str, labels: Tensor, clients: int) -> None:
         )
 
 
-def by(columns: Mapping[str, Any] | None, rows: int, column: str) -> tuple[Tensor, tuple[str, ...]]:
+def by(
+    columns: Mapping[str, Any] | None, rows: int, /, column: Any
+) -> tuple[Tensor, tuple[str, ...]]:
     """Natural clients: one for each value of a column of the table."""
     if columns is None:
         raise GlocalError(f"by({column}) needs a table: give a DataFrame or a dict of columns.")

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from glocal.core.arguments import positive, whole
 from glocal.core.errors import GlocalError
+from glocal.core.validation import integer, real
 
 Ints = npt.NDArray[np.int64]
 
@@ -23,18 +23,18 @@ DRAWS = 1000
 """How often ``dirichlet`` draws before it gives up."""
 
 
-def iid(y: Ints, clients: int, gen: np.random.Generator) -> Ints:
+def iid(y: Ints, clients: int, gen: np.random.Generator, /) -> Ints:
     """Shuffled and dealt out evenly."""
     return gen.permutation(np.arange(len(y)) % clients)
 
 
-def shards(y: Ints, clients: int, gen: np.random.Generator, s: int = 2) -> Ints:
+def shards(y: Ints, clients: int, gen: np.random.Generator, /, s: int = 2) -> Ints:
     """Sorted by label and cut into s·K nearly equal shards, s of them a client.
 
     McMahan, Moore, Ramage, Hampson, Agüera y Arcas: *Communication-efficient learning of deep
     networks from decentralized data*, AISTATS 2017.
     """
-    n, total = len(y), whole(s, "the shards of a client", 1) * clients
+    n, total = len(y), integer(s, "the shards of a client", 1) * clients
     if total > n:
         raise GlocalError(f"{n} examples cannot be cut into {total} shards: ask for fewer.")
     order = gen.permutation(n)
@@ -45,7 +45,7 @@ def shards(y: Ints, clients: int, gen: np.random.Generator, s: int = 2) -> Ints:
     return owner
 
 
-def classes(y: Ints, clients: int, gen: np.random.Generator, s: int) -> Ints:
+def classes(y: Ints, clients: int, gen: np.random.Generator, /, s: int) -> Ints:
     """At most s classes a client: each class is cut into s·K/C shards, and a client draws s.
 
     Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency: *Think locally, act globally:
@@ -56,7 +56,7 @@ def classes(y: Ints, clients: int, gen: np.random.Generator, s: int) -> Ints:
     """
     present, label = np.unique(y, return_inverse=True)
     C = len(present)
-    total = whole(s, "the classes of a client", 1, C) * clients
+    total = integer(s, "the classes of a client", 1, C) * clients
     cuts = np.full(C, total // C)
     cuts[gen.permutation(C)[: total % C]] += 1
     drawn = gen.permutation(np.repeat(np.arange(C), cuts))
@@ -72,6 +72,7 @@ def dirichlet(
     y: Ints,
     clients: int,
     gen: np.random.Generator,
+    /,
     a: float,
     min: int | None = None,
 ) -> Ints:
@@ -108,7 +109,7 @@ def dirichlet(
     return owner
 
 
-def dirichlet_clients(y: Ints, clients: int, gen: np.random.Generator, a: float) -> Ints:
+def dirichlet_clients(y: Ints, clients: int, gen: np.random.Generator, /, a: float) -> Ints:
     """For each client, its class shares are drawn from Dirichlet(a, …, a); sizes are equal.
 
     Clients take their examples one after the other, without replacement. What a client wants of a
@@ -145,6 +146,7 @@ def quantity(
     y: Ints,
     clients: int,
     gen: np.random.Generator,
+    /,
     a: float,
     min: int | None = None,
 ) -> Ints:
@@ -162,7 +164,9 @@ def quantity(
 
 def _concentration(a: float, length: int) -> npt.NDArray[np.float64]:
     """The parameter (a, …, a) of a Dirichlet distribution."""
-    if positive(a, "the a of a partition such as dirichlet(a)") > 1e6:
+    if real(a, "a") <= 0:
+        raise GlocalError(f"the a of a partition such as dirichlet(a) must be above 0, not {a:g}.")
+    if a > 1e6:
         raise GlocalError(f"a = {a:g} is past 1e6, where all shares are equal: use iid.")
     return np.full(length, float(a))
 
@@ -171,7 +175,7 @@ def _fewest(fewest: int | None, n: int, clients: int) -> int:
     """What ``min`` means."""
     if fewest is None:
         return max(LEAST, min(10, n // (5 * clients)))
-    return whole(fewest, "min", LEAST, n // clients)
+    return integer(fewest, "min", LEAST, n // clients)
 
 
 PARTITIONS: dict[str, Callable[..., Ints]] = {

@@ -2,7 +2,7 @@
 
 A transform is spelt ``"rotate(90, clients=5)"`` or made by a function of that name. ``clients`` is
 
-- a whole number: that many clients, drawn by the seed. All transforms draw from one order, so
+- an integer: that many clients, drawn by the seed. All transforms draw from one order, so
   fewer clients are always among more;
 - a share in (0, 1]: ``0.5`` is half of them;
 - a list of indices and names, in a spec ``only(0, 3, berlin)``;
@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 from glocal.core import rng
-from glocal.core.arguments import bind, real, whole
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.spec import Call, parse_call
+from glocal.core.validation import check_call, integer, real
 from glocal.data.split import keyed
 from glocal.data.unsplit import Uncut
 
@@ -100,7 +100,7 @@ def parse(spec: str) -> Transform:
     name, args, kwargs = parse_call(spec)
     if name not in TRANSFORMS:
         raise unknown("transform", name, TRANSFORMS)
-    bind(TRANSFORMS[name], spec, 0, args, kwargs)
+    check_call(name, TRANSFORMS[name], args, kwargs)
     return replace(TRANSFORMS[name](*args, **kwargs), spec=spec)
 
 
@@ -139,9 +139,9 @@ def chosen(who: Who, names: Sequence[str], seed: int) -> list[int]:
     if isinstance(who, int | float):
         if isinstance(who, float):
             if not 0 < who <= 1:
-                raise GlocalError(f"clients={who} should be a share in (0, 1] or a whole number.")
+                raise GlocalError(f"clients={who} should be a share in (0, 1] or an integer.")
             who = max(1, round(who * K))
-        count = whole(who, "clients=", 1, K)
+        count = integer(who, "clients=", 1, K)
         return sorted(rng.permutation(keyed(seed, "transformed clients"), K)[:count].tolist())
     index = {name: k for k, name in enumerate(names)}
     out = set()
@@ -151,7 +151,7 @@ def chosen(who: Who, names: Sequence[str], seed: int) -> list[int]:
                 raise unknown("client", one, names)
             out.add(index[one])
         else:
-            out.add(whole(one, "the index of a client", 0, K - 1))
+            out.add(integer(one, "the index of a client", 0, K - 1))
     return sorted(out)
 
 

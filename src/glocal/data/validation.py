@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from glocal.core.arguments import whole
 from glocal.core.errors import GlocalError, shown
+from glocal.core.validation import integer
 from glocal.data.split import Shares
 
 Array = npt.NDArray[Any]
@@ -65,7 +65,7 @@ def missing(value: Any) -> bool:
 
 
 def features(x: Any) -> Tensor:
-    """Features as float32; whole numbers of 16 bits or more are token ids and become int64."""
+    """Features as float32; integers of 16 bits or more are token ids and become int64."""
     if isinstance(x, Pixels):
         scaled = x.values.astype(np.float32, order="C")
         scaled /= 255
@@ -96,12 +96,12 @@ def features(x: Any) -> Tensor:
 
 
 def _tokens(array: Array) -> Tensor:
-    """Whole numbers as the ids of tokens, or an error that says how to give features."""
+    """Integers as the ids of tokens, or an error that says how to give features."""
     bad = (array < 0) | (array >= MOST_CLASSES)
     if bad.any():
         row = int(bad.nonzero()[0][0])
         raise GlocalError(
-            f"x holds whole numbers, which are taken for the ids of tokens, and row {row} has "
+            f"x holds integers, which are taken for the ids of tokens, and row {row} has "
             f"{array[bad][0]}, which is none: if they are features, give them as floats, as in "
             "x.astype('float32')."
         )
@@ -164,16 +164,16 @@ def central(pair: tuple[Any, Any], x: Tensor, classes: int) -> tuple[Tensor, Ten
 
 
 def _whole_labels(array: Array, classes: int | None) -> Tensor:
-    """Labels as int64, each a whole number in [0, classes)."""
+    """Labels as int64, each an integer in [0, classes)."""
     if classes is not None:
-        whole(classes, "classes", 2, MOST_CLASSES)
+        integer(classes, "classes", 2, MOST_CLASSES)
 
     def refuse(bad: Array, why: str) -> None:
         if bad.any():
             where = tuple(int(i[0]) for i in bad.nonzero())
             raise GlocalError(f"labels out of range: row {where[0]} has {array[where]}, {why}.")
 
-    wanted = "but classes are whole numbers from 0; give labels as words to have them numbered"
+    wanted = "but classes are integers from 0; give labels as words to have them numbered"
     if array.dtype.kind == "f":
         if np.isnan(array).any():
             row = int(np.isnan(array).nonzero()[0][0])
@@ -193,7 +193,7 @@ def _whole_labels(array: Array, classes: int | None) -> Tensor:
 def owners(ids: Any, n: int) -> tuple[Tensor, tuple[str, ...]]:
     """The client of each row as an index, and the clients' names in order.
 
-    Whole numbers sort by value, everything else as text.
+    Integers sort by value, everything else as text.
     """
     if getattr(ids, "shape", None) == (n, 1):
         ids = ids.reshape(-1)
@@ -235,7 +235,7 @@ def _check_names(known: Sequence[Any]) -> None:
     for name in known:
         try:
             str(name).encode()
-        except ValueError:  # half a character; a whole number of thousands of digits
+        except ValueError:  # half a character; an integer of thousands of digits
             raise GlocalError(
                 f"the client id {shown(name)} cannot be written as text: give it another name."
             ) from None

@@ -157,7 +157,7 @@ def paired_interval(a: ArrayLike, level: float = 0.90) -> tuple[float, float]:
     """An exact interval for a sum of paired differences, given their magnitudes.
 
     The module's docstring has the definition. The statistic is the sum of the magnitudes rounded
-    to whole numbers (equal ones to 1 each), and its distribution is that of the very same whole
+    to integers (equal ones to 1 each), and its distribution is that of the very same whole
     numbers, so the rounding costs no exactness. The interval is widened, where need be, to hold the
     observed sum. Without a discordant example there is no evidence: the interval is (0, 0), and
     nothing follows from it. Tails come from a Fourier transform with errors around 1e-14.
@@ -216,7 +216,7 @@ def _array(x: ArrayLike | Tensor) -> NDArray[np.float64]:
 
 
 def _lattice(magnitudes: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Whole numbers in the proportions of the magnitudes: exactly if small ones are, else nearly.
+    """Integers in the proportions of the magnitudes: exactly if small ones are, else nearly.
 
     Nearly means 64 units to an average magnitude; more if there are few magnitudes, and fewer, but
     at least 4, if there are many, so that the sum stays about within the lattice's bounds.

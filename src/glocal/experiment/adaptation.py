@@ -36,13 +36,14 @@ from glocal.core import validation as fields
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.spec import parse_call, split_plus
 from glocal.core.types import Batch, Carry, Downlink, Params, Tree
+from glocal.core.validation import not_negative, positive
 from glocal.data.federation import Federation
 from glocal.engines.base import EVAL_BATCH, Engine, padded_rows
 from glocal.evaluation.evaluate import score
 from glocal.experiment.baseline import BLOCK_BYTES, Best, BlockModels, train
 from glocal.methods import selector
 from glocal.methods.local import GRID, LocalTraining
-from glocal.nn.optim import Optimizer, not_negative, positive, sgd
+from glocal.nn.optim import Optimizer, sgd
 from glocal.nn.task import Task, weighted_mean
 from glocal.slots.client import Candidates, Phase, check_counts
 from glocal.slots.sharing import Selector, everything

@@ -83,12 +83,12 @@ class Order:
         for name, kind in get_type_hints(Order).items():
             if name in CHECKED:
                 fields.check(name, getattr(self, name), kind)
-        check_whole(rounds=self.rounds, repeats=self.repeats)
+        fields.positive_integers(rounds=self.rounds, repeats=self.repeats)
         if self.validate_every < 0:
             raise GlocalError(f"validate_every must be 0 or more, not {self.validate_every}.")
         seed = self.seed
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
-            raise GlocalError(f"seed must be a whole number from 0 to 2^63 − 1, not {seed}.")
+            raise GlocalError(f"seed must be an integer from 0 to 2^63 − 1, not {seed}.")
         place.alone_of(self.yardstick)
         check_place(self.states)
         if self.precision not in PRECISIONS:
@@ -325,17 +325,10 @@ def _published(training: Training, done: Progress) -> int:
 
 def _sampler(fraction: float, sampled: int | None, poisson: bool, clients: int) -> Sampler:
     if sampled is not None:
-        check_whole(sampled=sampled)
+        fields.positive_integers(sampled=sampled)
         if sampled > clients:
             raise GlocalError(
                 f"{sampled} clients a round cannot be drawn from {clients}: ask for fewer."
             )
         return Poisson(sampled / clients) if poisson else Fixed(sampled)
     return Poisson(fraction) if poisson else Fraction(fraction)
-
-
-def check_whole(**counts: int) -> None:
-    """Refuse what is not a whole number of 1 or more."""
-    for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise GlocalError(f"{name} must be a whole number of 1 or more, not {value}.")

@@ -129,7 +129,7 @@ def load(file: Path, fed: Federation) -> tuple[Tensor, Tensor]:
         )
     tokens = not fed.x.is_floating_point()
     if x.dtype not in (WHOLE if tokens else REAL):
-        wanted = "whole numbers" if tokens else "floating-point numbers"
+        wanted = "integers" if tokens else "floating-point numbers"
         raise GlocalError(f"{file} does not fit the data: x must be {wanted}, not {x.dtype}.")
     if y.dtype not in WHOLE or int(y.min()) < 0 or int(y.max()) >= fed.classes:
         raise GlocalError(

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from glocal.core.types import Tree, Uplink
+from glocal.core.validation import positive
 from glocal.methods.support.simplex import project
-from glocal.nn.optim import positive
 from glocal.slots.weighting import Setting, Weighting, everybody, losses, renormalised
 
 

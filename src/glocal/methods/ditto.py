@@ -17,8 +17,8 @@ from torch import Tensor
 
 from glocal.core import tree
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.core.validation import not_negative
 from glocal.methods.training_args import TrainingArgs, local_sgd
-from glocal.nn.optim import not_negative
 from glocal.nn.task import Task
 from glocal.slots.method import Method
 

@@ -28,9 +28,9 @@ from torch.nn import functional
 
 from glocal.core import rng
 from glocal.core.types import Batch, Params, Tree
+from glocal.core.validation import positive_integers
 from glocal.methods.generative.federated_networks import Design, Nets, travelling
 from glocal.methods.generative.networks import shades
-from glocal.methods.generative.server_examples import whole
 from glocal.methods.training_args import TrainingArgs, local_sgd, with_adam
 from glocal.nn.optim import adam
 from glocal.nn.task import Task, weighted_mean
@@ -47,7 +47,7 @@ def fedcgan(
     **training: Unpack[TrainingArgs],
 ) -> Method:
     """A conditional GAN that travels; examples come from its generator."""
-    whole(steps=1 if steps is None else steps)
+    positive_integers(steps=1 if steps is None else steps)
     settings = with_adam(5e-4, training)
     base = local_sgd(**settings)
     opt = base.opt

@@ -27,10 +27,9 @@ from torch.nn import functional
 
 from glocal.core import rng
 from glocal.core.types import Batch, Tree
+from glocal.core.validation import not_negative, positive_integers
 from glocal.methods.generative.federated_networks import Design, Nets, travelling
-from glocal.methods.generative.server_examples import whole
 from glocal.methods.training_args import TrainingArgs, local_sgd, with_adam
-from glocal.nn.optim import not_negative
 from glocal.nn.task import Task, weighted_mean
 from glocal.slots.method import Method
 
@@ -47,7 +46,7 @@ def fedcvae(
 ) -> Method:
     """A conditional VAE that travels; examples come from its decoder."""
     not_negative(kl=kl)
-    whole(steps=1 if steps is None else steps)
+    positive_integers(steps=1 if steps is None else steps)
     settings = with_adam(1e-3, training)
     base = local_sgd(**settings)
 

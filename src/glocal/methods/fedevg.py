@@ -30,10 +30,10 @@ from torch import Tensor
 
 from glocal.core import rng
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.core.validation import not_negative, positive_integers
 from glocal.methods.generative import energy, langevin
-from glocal.methods.generative.server_examples import Moves, examples, whole
+from glocal.methods.generative.server_examples import Moves, examples
 from glocal.methods.training_args import TrainingArgs, local_sgd, with_adam
-from glocal.nn.optim import not_negative
 from glocal.nn.task import Task, weighted_mean
 from glocal.slots.client import Phase
 from glocal.slots.method import Method
@@ -64,7 +64,9 @@ def fedevg(
 ) -> Method:
     """Examples that stand for everybody's data, moved by clients' energies and gradients."""
     not_negative(gamma=gamma, sigma=sigma, lam=lam, reg=reg, clip=clip or 0.0)
-    whole(chain=chain, synthetic_batch=synthetic_batch, steps=1 if steps is None else steps)
+    positive_integers(
+        chain=chain, synthetic_batch=synthetic_batch, steps=1 if steps is None else steps
+    )
     moves = Moves(spc, beta, beta_last, beta_schedule, delta, clip, boxed, low, high)
     settings = with_adam(1e-3, training)
     base = local_sgd(**settings)

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.types import Params, Tree, Uplink
+from glocal.core.validation import positive
 from glocal.methods.support.simplex import lowest
-from glocal.nn.optim import positive
 from glocal.slots.weighting import Weighting, by_examples, squared_norms, uniform
 
 STATIC = {"examples": by_examples, "uniform": uniform}

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from glocal.core.errors import GlocalError
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params
+from glocal.core.validation import positive, positive_integers
 from glocal.methods.training_args import TrainingArgs, client_optimiser, schedule
-from glocal.nn.optim import positive
 from glocal.nn.task import Task
 from glocal.slots.client import Candidates, Finish, Local, Phase, Received, Start
 from glocal.slots.method import Method
@@ -67,9 +67,7 @@ def local(
     rates = (training["lr"],) if "lr" in training else tuple(grid)
     if not rates or min(rates) <= 0:
         raise GlocalError(f"grid must hold learning rates above 0, not {grid}.")
-    for name, count in (("max_epochs", max_epochs), ("patience", patience)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise GlocalError(f"{name} must be a whole number of 1 or more, not {count}.")
+    positive_integers(max_epochs=max_epochs, patience=patience)
     settings: TrainingArgs = {"batch_size": 10, "epochs": 1, **training, "lr": 1.0}
     opt = client_optimiser(**settings)
 

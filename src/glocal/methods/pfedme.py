@@ -26,8 +26,9 @@ from torch import Tensor
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.core.validation import integer, positive
 from glocal.methods.training_args import TrainingArgs, local_sgd
-from glocal.nn.optim import positive, sgd
+from glocal.nn.optim import sgd
 from glocal.nn.task import Task
 from glocal.slots.client import MOST_EPOCHS
 from glocal.slots.method import Method
@@ -44,10 +45,7 @@ def pfedme(
 ) -> Method:
     """Personal models near the global one: proximal points with strength ``lam``."""
     positive(lam=lam, inner_lr=inner_lr, beta=beta)
-    if inner != int(inner) or not 1 <= inner <= MOST_EPOCHS:
-        raise GlocalError(
-            f"inner must be a whole number of steps from 1 to {MOST_EPOCHS:,}, not {inner}."
-        )
+    integer(inner, "inner", 1, MOST_EPOCHS)
     if inner_lr * lam >= 2:
         raise GlocalError(
             f"the inner steps run away where inner_lr · lam is 2 or more, as {inner_lr} · {lam} "

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from glocal.core.types import Batch, Downlink, Params, Tree, Uplink
+from glocal.core.validation import positive
 from glocal.methods.training_args import TrainingArgs, local_sgd
-from glocal.nn.optim import positive
 from glocal.nn.task import Task
 from glocal.slots.method import Method
 from glocal.slots.weighting import Weighting, losses, tilted

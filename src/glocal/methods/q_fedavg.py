@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from glocal.core.types import Tree, Uplink
-from glocal.nn.optim import not_negative, positive
+from glocal.core.validation import not_negative, positive
 from glocal.slots.weighting import Weighting, losses, squared_norms, tilted
 
 TINY = 1e-10

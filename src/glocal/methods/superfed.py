@@ -25,9 +25,9 @@ from torch import Tensor
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.core.validation import not_negative
 from glocal.methods.apfl import mix
 from glocal.methods.training_args import TrainingArgs, local_sgd
-from glocal.nn.optim import not_negative
 from glocal.nn.task import Task
 from glocal.slots.method import Method
 from glocal.slots.sharing import layers

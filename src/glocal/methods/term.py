@@ -13,7 +13,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from glocal.core.types import Tree, Uplink
-from glocal.nn.optim import not_negative
+from glocal.core.validation import not_negative
 from glocal.slots.weighting import Weighting, losses, tilted
 
 

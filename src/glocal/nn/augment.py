@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from glocal.core import rng
 from glocal.core.errors import GlocalError
-from glocal.core.validation import fits
+from glocal.core.validation import integer
 from glocal.nn.task import Augment
 
 WIDEST = 256
@@ -34,8 +34,7 @@ def flip() -> Augment:
 
 def crop(pad: int = 4) -> Augment:
     """Pad each image with zeros and cut a window of the old size at a random place."""
-    if not fits(pad, int) or not 0 <= pad <= WIDEST:
-        raise GlocalError(f"crop's pad must be a whole number from 0 to {WIDEST}, not {pad}.")
+    integer(pad, "crop's pad", 0, WIDEST)
 
     def apply(x: Tensor, key: Tensor) -> Tensor:
         _check_images("crop", x)

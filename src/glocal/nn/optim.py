@@ -16,7 +16,7 @@ from torch import Tensor
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params, Tree
-from glocal.core.validation import check, plain
+from glocal.core.validation import below_one, not_negative, positive
 
 Scale = float | Tensor
 
@@ -41,9 +41,8 @@ def sgd(
 ) -> Optimizer:
     """Gradient descent: ``m ← βm + g``, ``w ← w − ηm`` (Nesterov: ``w ← w − η(g + βm)``)."""
     positive(lr=lr)
-    not_negative(momentum=momentum, weight_decay=weight_decay)
-    if momentum >= 1:
-        raise GlocalError(f"momentum must be below 1, not {momentum}: give momentum=0.9, say.")
+    not_negative(weight_decay=weight_decay)
+    below_one(momentum=momentum)
     if nesterov and momentum == 0.0:
         raise GlocalError("nesterov needs momentum: give momentum=0.9, say.")
 
@@ -111,9 +110,8 @@ def _adam(
     decoupled: bool,
 ) -> Optimizer:
     positive(lr=lr, eps=eps)
-    not_negative(beta1=beta1, beta2=beta2, weight_decay=weight_decay)
-    if max(beta1, beta2) >= 1:
-        raise GlocalError(f"beta1 and beta2 must be below 1, not {beta1} and {beta2}.")
+    not_negative(weight_decay=weight_decay)
+    below_one(beta1=beta1, beta2=beta2)
 
     def init(params: Params) -> Tree:
         first = next(iter(params.values()), torch.zeros(()))
@@ -178,19 +176,3 @@ SCHEDULES: dict[str, Callable[..., Schedule]] = {
     "step": step,
 }
 CLIENT_OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"sgd": sgd, "adam": adam, "adamw": adamw}
-
-
-def positive(**values: float) -> None:
-    """Refuse what is not a number above 0."""
-    for name, value in values.items():
-        check(name, plain(value), float)
-        if value <= 0:
-            raise GlocalError(f"{name} must be above 0, not {value}.")
-
-
-def not_negative(**values: float) -> None:
-    """Refuse what is not a number of 0 or more."""
-    for name, value in values.items():
-        check(name, plain(value), float)
-        if value < 0:
-            raise GlocalError(f"{name} must be 0 or more, not {value}.")

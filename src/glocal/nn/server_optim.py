@@ -30,9 +30,9 @@ import torch
 from torch import Tensor
 
 from glocal.core import tree
-from glocal.core.errors import GlocalError
 from glocal.core.types import Params, Tree
-from glocal.nn.optim import Optimizer, Scale, not_negative, positive, sgd
+from glocal.core.validation import below_one, positive
+from glocal.nn.optim import Optimizer, Scale, sgd
 
 
 def momentum(lr: float = 1.0, *, beta: float = 0.9) -> Optimizer:
@@ -85,11 +85,3 @@ def _adaptive(
         return tree.map(move, params, m, v), {"m": m, "v": v}
 
     return Optimizer(name, init, update, lr)
-
-
-def below_one(**values: float) -> None:
-    """Refuse what is not a number from 0 up to, but not, 1."""
-    not_negative(**values)
-    for name, value in values.items():
-        if value >= 1:
-            raise GlocalError(f"{name} must be below 1, not {value}.")

@@ -302,7 +302,7 @@ def _named_layer(task: Task, run: Callable[[], Any], what: str, floats: bool = T
             if what.endswith("at once")
             else "check the model against the shape and type of the data"
             if floats
-            else "the inputs are whole numbers, which are taken for the ids of tokens: if they are "
+            else "the inputs are integers, which are taken for the ids of tokens: if they are "
             "features, give them as floats, as in x.astype('float32'), else take a model that "
             "reads tokens"
         )

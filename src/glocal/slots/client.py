@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Self
 from torch import Tensor
 
 from glocal.core import tree
-from glocal.core.errors import GlocalError
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.core.validation import integer
 from glocal.nn.optim import Optimizer, Schedule, constant, sgd
 from glocal.nn.task import Task
 
@@ -159,12 +159,6 @@ def minibatch_training(
 
 
 def check_counts(*, epochs: int, batch_size: int) -> None:
-    """Refuse counts that make no round."""
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or not 1 <= epochs <= MOST_EPOCHS:
-        raise GlocalError(
-            f"epochs must be a whole number from 1 to {MOST_EPOCHS:,} a round, not {epochs}."
-        )
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 0:
-        raise GlocalError(
-            f"batch_size must be a whole number of 1 or more (0: all at once), not {batch_size}."
-        )
+    """Raise unless a round can have so many epochs and batches of that size (0: all at once)."""
+    integer(epochs, "epochs", 1, MOST_EPOCHS)
+    integer(batch_size, "batch_size", 0)

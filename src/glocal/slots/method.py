@@ -145,7 +145,7 @@ class Stage:
 
     method: Method
     rounds: float | None = None
-    """A whole number, or a share of all rounds below 1."""
+    """An integer, or a share of all rounds below 1."""
     goal: float | None = None
     """Mean validation accuracy over clients at which the stage ends."""
     name: str = "train"
@@ -155,7 +155,7 @@ class Stage:
             0 < self.rounds < 1 or (self.rounds >= 1 and self.rounds == int(self.rounds))
         ):
             raise GlocalError(
-                "a stage lasts a whole number of rounds, or a share of all between 0 and 1, not "
+                "a stage lasts an integer number of rounds, or a share of all between 0 and 1, not "
                 f"{self.rounds}."
             )
         if self.goal is not None and not 0 < self.goal <= 1:

@@ -36,7 +36,7 @@ from torch import Tensor
 from glocal.core import rng
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.types import Params, Tree
-from glocal.nn.optim import not_negative, positive
+from glocal.core.validation import not_negative, positive
 from glocal.slots import accounting
 from glocal.slots.weighting import Setting
 

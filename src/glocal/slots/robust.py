@@ -20,6 +20,7 @@ from torch import Tensor
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
+from glocal.core.validation import integer, positive
 from glocal.slots.aggregation import Combine, weighted_sum
 from glocal.slots.weighting import Setting
 
@@ -89,8 +90,8 @@ def multi_krum(malicious: float = 0.2, keep: int | None = None) -> Combine:
     Blanchard, El Mhamdi, Guerraoui, Stainer: *Machine learning with adversaries: Byzantine tolerant
     gradient descent*, NeurIPS 2017: ``krum`` is ``keep=1``. Scored once, then the best are kept.
     """
-    if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 1):
-        raise GlocalError(f"keep must be a whole number of 1 or more, not {keep}.")
+    if keep is not None:
+        integer(keep, "keep", 1)
     return _nearest("multi-krum", malicious, lambda m, f: m - f if keep is None else min(keep, m))
 
 
@@ -98,8 +99,8 @@ def _nearest(name: str, malicious: float, kept: Callable[[int, int], int]) -> Co
     whole = isinstance(malicious, int) and not isinstance(malicious, bool) and malicious >= 0
     if not whole and not (isinstance(malicious, float) and 0 <= malicious < 0.5):
         raise GlocalError(
-            f"{name}'s malicious must be a whole number of clients in a round, or a share of them "
-            f"below 0.5, not {malicious}."
+            f"{name}'s malicious must be an integer number of clients in a round, or a share of "
+            f"them below 0.5, not {malicious}."
         )
 
     def expected(m: int) -> int:
@@ -163,10 +164,8 @@ def geometric_median(smoothing: float = 1e-6, iterations: int = 200) -> Combine:
     number of examples is its own word; and z starts at the median of every coordinate, from where
     outliers are far from the first step on.
     """
-    if not smoothing > 0:
-        raise GlocalError(f"smoothing must be above 0, not {smoothing}.")
-    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-        raise GlocalError(f"iterations must be a whole number of 1 or more, not {iterations}.")
+    positive(smoothing=smoothing)
+    integer(iterations, "iterations", 1)
 
     def combine(updates: Params, p: Tensor) -> Params:
         z = tree.map(lambda x: trimmed(x, (len(x) - 1) // 2).double(), updates)

@@ -64,7 +64,7 @@ def all_but_last(n: int = 1) -> Selector:
 
 def _some(name: str, at_least: int, cut: Callable[[list[list[str]]], list[list[str]]]) -> Selector:
     if isinstance(at_least, bool) or not isinstance(at_least, int):
-        raise GlocalError(f"shared={name} must have a whole number of layers, as in last(2).")
+        raise GlocalError(f"shared={name} must have an integer number of layers, as in last(2).")
 
     def pick(names: Sequence[str]) -> set[str]:
         groups = list(layers(names).values())

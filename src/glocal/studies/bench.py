@@ -176,7 +176,7 @@ def _measure(
 
 
 def data(case: Case) -> Federation:
-    """Random inputs and labels; whole numbers for a language model, whose classes are tokens."""
+    """Random inputs and labels; integers for a language model, whose classes are tokens."""
     draw = torch.Generator().manual_seed(0)
     n = case.clients * case.examples
     tokens = case.model.startswith(("char", "word"))

@@ -25,9 +25,9 @@ from glocal.core.errors import GlocalError
 from glocal.core.progress import Report, silent
 from glocal.core.spec import parse_call, split_plus
 from glocal.core.types import Params
+from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
 from glocal.engines.base import CohortRound
-from glocal.experiment.config import check_whole
 from glocal.experiment.fit import Run, fit
 from glocal.experiment.repeat import Trained
 from glocal.studies.mixture_curve import OWN, ends
@@ -123,7 +123,7 @@ def landscape(
         report: Told of progress.
         arguments: For :func:`glocal.fit`.
     """
-    check_whole(size=size)
+    positive_integers(size=size)
     if points not in POINTS:
         raise GlocalError(f"points must be clients or seeds, not {points!r}.")
     settings = {**arguments, "progress": report, "yardstick": UNUSED}

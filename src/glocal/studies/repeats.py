@@ -13,8 +13,8 @@ from typing import Any
 from glocal.core import rng
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
+from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
-from glocal.experiment.config import check_whole
 from glocal.experiment.fit import Run, fit
 from glocal.experiment.repeat import Trained
 
@@ -26,7 +26,7 @@ LEVEL = 0.90
 
 def repeats_of(fed: Federation, repeats: int, seed: int) -> Iterator[tuple[Federation, int]]:
     """Each repeat's federation and seed; the first is the caller's own."""
-    check_whole(repeats=repeats)
+    positive_integers(repeats=repeats)
     for r in range(repeats):
         yield fed.fold(r) if r else fed, seed_of(seed, r)
 

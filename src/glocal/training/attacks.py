@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from glocal.core import rng, tree
-from glocal.core.arguments import bind, positive, real
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.spec import parse_call
 from glocal.core.types import Params, Uplink
+from glocal.core.validation import check_call, positive, real
 from glocal.data.federation import Federation
 from glocal.data.split import keyed
 from glocal.training import poisoning as poison
@@ -127,9 +127,9 @@ def malicious(share: float, clients: int, seed: int) -> tuple[int, ...]:
 
 def sign_flip(scale: float = 1.0, *, share: float = SHARE) -> Attack:
     """Sends ``−scale · Δ``: uphill instead of down."""
-    factor = positive(scale, "sign-flip's scale")
+    positive(scale=scale)
     return _on_updates(
-        "sign-flip", share, lambda known: tree.map(lambda x: -factor * x, known.updates)
+        "sign-flip", share, lambda known: tree.map(lambda x: -scale * x, known.updates)
     )
 
 
@@ -163,11 +163,11 @@ def replace_model(*, share: float = SHARE) -> Attack:
 
 def gaussian(std: float = 1.0, *, share: float = SHARE) -> Attack:
     """Sends noise of standard deviation ``std`` instead of its update."""
-    spread = positive(std, "gaussian's std")
+    positive(std=std)
 
     def send(known: Known) -> Params:
         return {
-            name: spread * rng.normal(rng.fold(known.keys, i), known.updates[name].shape[1:])
+            name: std * rng.normal(rng.fold(known.keys, i), known.updates[name].shape[1:])
             for i, name in enumerate(sorted(known.updates))
         }
 
@@ -234,8 +234,8 @@ def backdoor(
     works if honest clients' models take stamped test images of other classes for ``target``.
     """
     trigger = poison.trigger(target, size)
-    by = positive(boost, "backdoor's boost")
-    send = None if by == 1 else lambda known: tree.map(lambda x: by * x, known.updates)
+    positive(boost=boost)
+    send = None if boost == 1 else lambda known: tree.map(lambda x: boost * x, known.updates)
     return Attack("backdoor", _checked(share), send, poison.backdoored(trigger, rate), trigger)
 
 
@@ -256,7 +256,7 @@ def parse(spec: str) -> Attack:
     name, args, kwargs = parse_call(spec)
     if name not in ATTACKS:
         raise unknown("attack", name, ATTACKS)
-    bind(ATTACKS[name], spec, 0, args, kwargs)
+    check_call(name, ATTACKS[name], args, kwargs)
     return replace(ATTACKS[name](*args, **kwargs), spec=spec)
 
 

@@ -22,6 +22,7 @@ from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped, asked
 from glocal.core.progress import to_stderr
 from glocal.core.types import Tree
+from glocal.core.validation import integer
 from glocal.evaluation.communication import Ledger
 from glocal.training import server
 from glocal.training.checkpoint_files import Kept, Series
@@ -53,12 +54,8 @@ class Keeping:
     """Told in a sentence what is found damaged."""
 
     def __post_init__(self) -> None:
-        for name, least in (("every", 0), ("keep", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise GlocalError(
-                    f"{name} of checkpoints must be a whole number of {least} or more, not {value}."
-                )
+        integer(self.every, "every of checkpoints", 0)
+        integer(self.keep, "keep of checkpoints", 1)
 
     def rounds(self, repeat: int, of: str) -> Keeper:
         """The keeper of a method's ``repeat``-th repeat (from 0)."""

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from glocal.core import rng, tree
-from glocal.core.arguments import real, whole
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
+from glocal.core.validation import integer, real
 from glocal.data.federation import Federation
 from glocal.data.split import keyed
 from glocal.engines.base import Engine, padded_rows
@@ -59,7 +59,7 @@ class Trigger:
 def trigger(target: int, size: int) -> Trigger:
     """The trigger, its numbers checked."""
     return Trigger(
-        whole(target, "a backdoor's target", 0), whole(size, "a backdoor's size in pixels", 1)
+        integer(target, "a backdoor's target", 0), integer(size, "a backdoor's size in pixels", 1)
     )
 
 
@@ -75,7 +75,7 @@ def backdoored(mark: Trigger, rate: float) -> Poison:
     The draw is keyed by row, so a row has the mark in every fold that trains on it.
     """
     if not 0 < real(rate, "a backdoor's rate") <= 1:
-        raise GlocalError(f"a backdoor's rate should be above 0 and up to 1, not {rate!r}.")
+        raise GlocalError(f"a backdoor's rate must be above 0 and up to 1, not {rate!r}.")
 
     def poison(fed: Federation, who: Sequence[int]) -> Federation:
         mark.check(fed)

@@ -78,11 +78,11 @@ def privacy(
     """
     from glocal.cli.app import check_json
     from glocal.core import files
-    from glocal.experiment.config import check_whole
+    from glocal.core.validation import positive_integers
     from glocal.slots.accounting import Scheme, usual_delta
 
     check_json(json)
-    check_whole(clients=clients, **({} if rounds is None else {"rounds": rounds}))
+    positive_integers(clients=clients, **({} if rounds is None else {"rounds": rounds}))
     if [rounds, noise, epsilon].count(None) != 1:
         raise GlocalError(
             "give two of --rounds, --noise and --epsilon, as in --rounds 50 --noise 1: the third "
@@ -90,7 +90,9 @@ def privacy(
         )
     drawn = clients if sampled is None else sampled
     if not poisson and drawn != int(drawn):
-        raise GlocalError(f"--fixed draws a whole number of clients, not {drawn:g}: use --poisson.")
+        raise GlocalError(
+            f"--fixed draws an integer number of clients, not {drawn:g}: use --poisson."
+        )
     kind = "local" if local else "poisson" if poisson else "fixed"
     scheme = Scheme(kind, clients, drawn)
     found = plan(scheme, rounds, noise, epsilon, usual_delta(clients) if delta is None else delta)

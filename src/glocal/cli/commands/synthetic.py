@@ -65,13 +65,13 @@ def synthetic(
     from glocal.cli.app import check_json
     from glocal.core import files
     from glocal.core.progress import reporter
-    from glocal.experiment.config import check_whole
+    from glocal.core.validation import positive_integers
     from glocal.experiment.repeat import threads_for
     from glocal.runs.restore import restore
     from glocal.studies.synthetic_uses import FILL
 
     wanted = chosen(uses)
-    check_whole(rounds=rounds)
+    positive_integers(rounds=rounds)
     if fill not in FILL:
         raise unknown("--fill", fill, FILL)
     check_json(json)

@@ -112,7 +112,7 @@ def _without_nul(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _typed(cells: list[str]) -> Array:
-    """A column as whole numbers, as numbers (empty cells and the like are NaN), or as words."""
+    """A column as integers, as numbers (empty cells and the like are NaN), or as words."""
     try:
         return np.array([int(cell) for cell in cells])
     except (ValueError, OverflowError):

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from glocal.core.arguments import whole
 from glocal.core.errors import GlocalError
 from glocal.core.progress import reporter
+from glocal.core.validation import integer
 from glocal.data.datasets import archives as places
 from glocal.data.datasets import cache
 from glocal.data.datasets.entry import Source
@@ -160,7 +160,7 @@ def _checked(data: ImageSet, form: Form, files: Mapping[str, bytes], where: str)
 def source(data: ImageSet, examples: Any, folder: Any) -> Source:
     """The training examples (the first of them, where a number is given) and the test set."""
     if examples is not None:
-        whole(examples, f"examples= of {data.name}", 1, data.counts[0])
+        integer(examples, f"examples= of {data.name}", 1, data.counts[0])
     if folder is not None and not isinstance(folder, str):
         raise GlocalError(f"folder= should be a path in quotes, not {folder!r}.")
     found = arrays(data, folder)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from glocal.core.arguments import bind, summary
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.spec import parse_call
+from glocal.core.validation import check_call, first_line
 from glocal.data.datasets import images
 from glocal.data.datasets.entry import Entry, Source
 from glocal.data.datasets.image_dataset import ImageSet
@@ -34,7 +34,7 @@ SOURCES: dict[str, Entry] = {
 
 def sources() -> dict[str, str]:
     """Every data set by name, with a line about it."""
-    return {name: summary(entry.make) for name, entry in SOURCES.items()}
+    return {name: first_line(entry.make) for name, entry in SOURCES.items()}
 
 
 def named(spec: str) -> Source:
@@ -45,5 +45,5 @@ def named(spec: str) -> Source:
         raise GlocalError(f"{message}, or the path of a .csv or .npz file.")
     _, args, kwargs = parse_call(spec)
     make = SOURCES[name].make
-    bind(make, spec, 0, args, kwargs)
+    check_call(name, make, args, kwargs)
     return make(*args, **kwargs)

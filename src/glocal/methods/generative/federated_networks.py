@@ -17,11 +17,12 @@ from torch import Tensor
 
 from glocal.core import rng, tree
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree, Uplink
+from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
 from glocal.data.schema import Inputs, known
 from glocal.methods.generative import langevin, networks
 from glocal.methods.generative.input_range import check
-from glocal.methods.generative.server_examples import balanced, whole
+from glocal.methods.generative.server_examples import balanced
 from glocal.nn.optim import Optimizer
 from glocal.nn.task import Task
 from glocal.slots.aggregation import weighted_sum
@@ -87,7 +88,7 @@ class Design:
         return Nets(shape, classes, self.code, self.width, self.dense)
 
     def __post_init__(self) -> None:
-        whole(code=self.code, width=self.width, spc=self.per_class)
+        positive_integers(code=self.code, width=self.width, spc=self.per_class)
 
 
 def travelling(

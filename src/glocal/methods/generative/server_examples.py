@@ -11,12 +11,12 @@ from torch import Tensor
 from glocal.core import rng
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.types import Params, Tree, Uplink
+from glocal.core.validation import not_negative, positive_integers
 from glocal.data.federation import Federation
 from glocal.data.schema import Inputs, known
 from glocal.methods.generative import langevin
 from glocal.methods.generative.energy import mixture_gradient, weighted_gradient
 from glocal.methods.generative.input_range import check
-from glocal.nn.optim import not_negative
 from glocal.slots.server_memory import Memory, Vector
 from glocal.slots.weighting import Setting
 
@@ -36,7 +36,7 @@ class Moves:
     high: float | None
 
     def __post_init__(self) -> None:
-        whole(spc=self.per_class)
+        positive_integers(spc=self.per_class)
         not_negative(beta=self.first, beta_last=self.last, delta=self.noise)
         if self.schedule not in langevin.SCHEDULES:
             raise unknown("beta_schedule", self.schedule, langevin.SCHEDULES)
@@ -129,10 +129,3 @@ def examples(name: str, moves: Moves) -> Memory:
 def balanced(classes: int, per_class: int, device: torch.device) -> Tensor:
     """``per_class`` labels of each class, in order."""
     return torch.arange(classes, device=device).repeat_interleave(per_class)
-
-
-def whole(**counts: int) -> None:
-    """Refuse what is not a whole number of 1 or more."""
-    for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise GlocalError(f"{name} must be a whole number of 1 or more, not {value}.")

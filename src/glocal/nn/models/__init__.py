@@ -7,14 +7,14 @@ a time and vectorised (see :mod:`glocal.nn`). A new one is a builder
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 
 import torch
 from torch import nn
 
-from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.errors import GlocalError, unknown
 from glocal.core.spec import parse_call
+from glocal.core.validation import check_call
 from glocal.nn.models.cnn import cnn
 from glocal.nn.models.lenet import lenet
 from glocal.nn.models.lstm import char_lstm, word_lstm
@@ -48,7 +48,7 @@ def build(spec: str, *, input_shape: tuple[int, ...], classes: int, seed: int = 
     """The model of a spec, initialised from ``seed``; the caller's random state is untouched.
 
     Args:
-        spec: A name, with arguments in brackets if it takes any: ``"mlp(512, 256, dropout=0.2)"``.
+        spec: a name, with settings in brackets if it takes any: ``"mlp(512, 256, dropout=0.2)"``.
         input_shape: Of one example: (channels, height, width), (features,) or (time,).
         classes: Logits per example; of a language model the size of the vocabulary.
         seed: Same seed, same weights.
@@ -66,18 +66,7 @@ def build(spec: str, *, input_shape: tuple[int, ...], classes: int, seed: int = 
             "feature and one class."
         )
     builder = REGISTRY[name]
-    signature = inspect.signature(builder)
-    own = [str(p).replace("'", "") for p in list(signature.parameters.values())[2:]]
-    named = [p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
-    for key in kwargs:
-        if named and key not in named:
-            said = str(unknown(f"setting of model {name}", key, named)).removesuffix(".")
-            raise GlocalError(f"{said}; it takes {', '.join(own)}.")
-    try:
-        signature.bind(shape, classes, *args, **kwargs)
-    except TypeError as error:
-        takes = f"it takes {', '.join(own)}" if own else "write it without arguments"
-        raise GlocalError(f"cannot build model {shown(spec)}: {error}; {takes}.") from error
+    check_call(name, builder, args, kwargs)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return builder(shape, classes, *args, **kwargs)

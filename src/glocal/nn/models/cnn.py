@@ -11,7 +11,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glocal.nn.models._args import image
+from glocal.nn.models.shapes import image
 
 
 class CNN(nn.Module):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glocal.nn.models._args import image
+from glocal.nn.models.shapes import image
 
 
 class LeNet(nn.Module):

@@ -6,7 +6,7 @@ characters. word-lstm: Yu, Bagdasaryan, Shmatikov, *Salvaging federated learning
 adaptation*, 2020: two LSTM layers of 200 whose output layer is the embedding (Press, Wolf, *Using
 the output embedding to improve language models*, EACL 2017); 10,693,200 with 50,000 words.
 
-``classes`` is the size of the vocabulary; inputs are token numbers [batch, time].
+``classes`` is the size of the vocabulary; inputs are token ids [batch, time].
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from glocal.core.errors import GlocalError
 from glocal.nn.layers import LSTM, Dropout
-from glocal.nn.models._args import probability, sequence, whole
+from glocal.nn.models.shapes import sequence, sizes
 
 
 class CharLSTM(nn.Module):
@@ -71,12 +71,8 @@ def char_lstm(
 ) -> nn.Module:
     """The next character from the last hidden state."""
     sequence("char-lstm", input_shape)
-    return CharLSTM(
-        classes,
-        whole("char-lstm", "embedding", embedding),
-        whole("char-lstm", "hidden", hidden),
-        whole("char-lstm", "layers", layers),
-    )
+    sizes(embedding=embedding, hidden=hidden, layers=layers)
+    return CharLSTM(classes, embedding, hidden, layers)
 
 
 def word_lstm(
@@ -90,18 +86,14 @@ def word_lstm(
 ) -> nn.Module:
     """The next word at every position, with tied embeddings of size ``hidden``."""
     sequence("word-lstm", input_shape)
-    return WordLSTM(
-        classes,
-        whole("word-lstm", "hidden", hidden),
-        whole("word-lstm", "layers", layers),
-        probability("word-lstm", "dropout", dropout),
-    )
+    sizes(hidden=hidden, layers=layers)
+    return WordLSTM(classes, hidden, layers, dropout)
 
 
 def _tokens(x: Tensor) -> Tensor:
     if x.is_floating_point():
         raise GlocalError(
-            "language models read token numbers, not floats: give x as an integer tensor "
+            "language models read token ids, not floats: give x as an integer tensor "
             "[batch, time], or use 'mlp'."
         )
     return x

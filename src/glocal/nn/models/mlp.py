@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glocal.nn.layers import Dropout
-from glocal.nn.models._args import probability, whole
+from glocal.nn.models.shapes import sizes
 
 
 class MLP(nn.Module):
@@ -41,8 +41,10 @@ def mlp(
     input_shape: tuple[int, ...], classes: int, /, *hidden: int, dropout: float = 0.0
 ) -> nn.Module:
     """``mlp(512, 256, dropout=0.2)``: the hidden widths, (64, 64) unless given."""
-    widths = [whole("mlp", "width", n) for n in hidden or (64, 64)]
-    return MLP([math.prod(input_shape), *widths, classes], probability("mlp", "dropout", dropout))
+    widths = hidden or (64, 64)
+    for width in widths:
+        sizes(width=width)
+    return MLP([math.prod(input_shape), *widths, classes], dropout)
 
 
 def logistic(input_shape: tuple[int, ...], classes: int, /) -> nn.Module:

@@ -9,14 +9,13 @@ Departure: images up to 64×64 are halved three times instead of five, or nothin
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from glocal.core.errors import GlocalError
 from glocal.nn.layers import group_norm
-from glocal.nn.models._args import image
+from glocal.nn.models.shapes import image
 
 WIDTHS = (64, 128, 128, 256, 256, 512, 512, 512, 512, 512, 512, 1024, 1024)
 HALVED = (1, 3, 5, 11)
@@ -63,8 +62,8 @@ class MobileNet(nn.Module):
         return out
 
 
-def mobilenet(input_shape: tuple[int, ...], classes: int, /, *, width: Any = 1.0) -> nn.Module:
+def mobilenet(input_shape: tuple[int, ...], classes: int, /, *, width: float = 1.0) -> nn.Module:
     """MobileNet with the paper's width multiplier, such as 0.25; no layer is under 8 wide."""
-    if isinstance(width, bool) or not isinstance(width, int | float) or not 0 < width <= 4:
-        raise GlocalError(f"model 'mobilenet' got width={width!r}: give a number in (0, 4].")
+    if not 0 < width <= 4:
+        raise GlocalError(f"mobilenet's width must be a number in (0, 4], not {width}.")
     return MobileNet(image("mobilenet", input_shape, 8), classes, width)

@@ -10,14 +10,13 @@ the four stages) 4,903,242.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glocal.core.errors import GlocalError
+from glocal.core.errors import unknown
 from glocal.nn.layers import SpectralLinear, group_norm
-from glocal.nn.models._args import flag, image, whole
+from glocal.nn.models.shapes import image, sizes
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -88,47 +87,25 @@ class ResNet(nn.Module):
         return out
 
 
-def resnet10(
-    input_shape: tuple[int, ...],
-    classes: int,
-    /,
-    *,
-    width: int = 64,
-    activation: str = "relu",
-    spectral: bool = False,
-) -> nn.Module:
-    """One block a stage; ``width`` of the first; relu or silu; spectral norm on the last layer?"""
-    return _build("resnet10", (1, 1, 1, 1), input_shape, classes, width, activation, spectral)
+def _builder(name: str, blocks: Sequence[int]) -> Callable[..., nn.Module]:
+    def build(
+        input_shape: tuple[int, ...],
+        classes: int,
+        /,
+        *,
+        width: int = 64,
+        activation: str = "relu",
+        spectral: bool = False,
+    ) -> nn.Module:
+        """Channels of the first stage; relu or silu; spectral norm on the last layer or not."""
+        if activation not in ACTIVATIONS:
+            raise unknown("activation", activation, ACTIVATIONS)
+        # Under 4 channels, group norm would have nothing to compare a single pixel with.
+        sizes(low=4, width=width)
+        return ResNet(image(name, input_shape, 8), classes, blocks, width, activation, spectral)
+
+    return build
 
 
-def resnet18(
-    input_shape: tuple[int, ...],
-    classes: int,
-    /,
-    *,
-    width: int = 64,
-    activation: str = "relu",
-    spectral: bool = False,
-) -> nn.Module:
-    """Two blocks a stage; ``width`` of the first; relu or silu; spectral norm on the last layer?"""
-    return _build("resnet18", (2, 2, 2, 2), input_shape, classes, width, activation, spectral)
-
-
-def _build(
-    name: str,
-    blocks: Sequence[int],
-    shape: tuple[int, ...],
-    classes: int,
-    width: Any,
-    activation: Any,
-    spectral: Any,
-) -> nn.Module:
-    if activation not in ACTIVATIONS:
-        raise GlocalError(
-            f"model {name!r} got activation={activation!r}: give {' or '.join(ACTIVATIONS)}."
-        )
-    # Under 4 channels, group norm would have nothing to compare a single pixel with.
-    width = whole(name, "width", width, least=4)
-    return ResNet(
-        image(name, shape, 8), classes, blocks, width, activation, flag(name, "spectral", spectral)
-    )
+resnet10 = _builder("resnet10", (1, 1, 1, 1))
+resnet18 = _builder("resnet18", (2, 2, 2, 2))

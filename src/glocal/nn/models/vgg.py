@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glocal.nn.layers import group_norm
-from glocal.nn.models._args import flag, image, whole
+from glocal.nn.models.shapes import image, sizes
 
 
 class VGG(nn.Module):
@@ -58,5 +58,5 @@ def vgg(
     input_shape: tuple[int, ...], classes: int, /, *, width: int = 32, norm: bool = True
 ) -> nn.Module:
     """VGG-9 whose first convolution has ``width`` channels."""
-    shape = image("vgg", input_shape, 8)
-    return VGG(shape, classes, whole("vgg", "width", width), flag("vgg", "norm", norm))
+    sizes(width=width)
+    return VGG(image("vgg", input_shape, 8), classes, width, norm)

@@ -26,11 +26,11 @@ from torch import Tensor
 
 from glocal.core.errors import GlocalError
 from glocal.core.progress import Report, reporter
+from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
 from glocal.evaluation.evaluate import Models, Outcome, outcomes
 from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment import setup as place
-from glocal.experiment.config import check_whole
 from glocal.experiment.repeat import Trained
 from glocal.experiment.setup import ModelLike
 from glocal.methods import resolve
@@ -100,9 +100,9 @@ def join(
             f"what joining costs in privacy is not accounted for, so {name} would promise too "
             "much: leave the privacy out."
         )
-    check_whole(rounds=rounds, join_rounds=join_rounds, seeds=seeds)
+    positive_integers(rounds=rounds, join_rounds=join_rounds, seeds=seeds)
     if own_epochs != 0:
-        check_whole(own_epochs=own_epochs)
+        positive_integers(own_epochs=own_epochs)
     if not 0 <= fraction <= 1:
         raise GlocalError(f"the fraction of old clients must be from 0 to 1, not {fraction}.")
     who = fed.names[arrival.place(fed, client)]
