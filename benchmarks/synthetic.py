@@ -237,9 +237,10 @@ class Bench:
     def look(self, training: Training, progress: Progress, judged: Judge) -> tuple[Tensor, Tensor]:
         """Draw the examples as they stand, judge them, print the line."""
         began = time.perf_counter()
-        memory = training.method(progress).memory
-        assert memory.draw is not None
-        x, y = memory.draw(progress.server["memory"], training.setting, training.key(77))
+        half = training.method(progress).server_half
+        drawn = half.draw(progress.server, training.setting, training.key(77))
+        assert drawn is not None
+        x, y = drawn
         line = {"round": progress.round, **judged.figures(x, y)}
         self.curve.append(line)
         first = torch.cat([x[y == c][:4] for c in range(self.given.fed.classes)])
@@ -281,9 +282,10 @@ class Bench:
         from safetensors.torch import save_file
 
         fed, asked = self.given.fed, self.asked
-        memory = training.method(progress).memory
-        assert memory.draw is not None
-        x, y = memory.draw(progress.server["memory"], training.setting, training.key(77))
+        half = training.method(progress).server_half
+        drawn = half.draw(progress.server, training.setting, training.key(77))
+        assert drawn is not None
+        x, y = drawn
         save_file(
             {"x": x.cpu().contiguous(), "y": y.cpu().contiguous()},
             self.folder / "synthetic.safetensors",

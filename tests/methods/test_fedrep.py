@@ -34,7 +34,6 @@ from glocal.methods import resolve
 from glocal.nn.task import Task
 from glocal.slots.client import Phase
 from glocal.testing import check_method
-from glocal.training.server import broadcast
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 SETTINGS = "lr=0.1,momentum=0.5,weight_decay=0.05"
@@ -72,7 +71,7 @@ def test_a_phase_moves_one_part_and_leaves_the_other(engine: Engine) -> None:
     method = training.method(progress)
     local = method.client_half(training.task)
     task = training.task if engine.name == "vectorised" else training.task.plain()
-    down = broadcast(method, progress.server, 0, training.setting)
+    down = method.broadcast(progress.server, 0, training.setting)
     carry = local.start(task, down, training.make(progress, local)(0))
     x, y = training.fed[3].train
     batch = {"x": x, "y": y, "weight": torch.ones(len(x))}

@@ -34,9 +34,9 @@ from glocal.engines import Engine
 from glocal.methods import resolve
 from glocal.nn.task import Task
 from glocal.slots.method import Plan
+from glocal.slots.server_half import whole_model
 from glocal.slots.weighting import by_update_norm
 from glocal.testing import check_method
-from glocal.training import server
 from glocal.training.loop import Progress
 from glocal.training.sampling import Fixed
 
@@ -105,7 +105,7 @@ def test_private_layers_begin_where_the_warm_up_ended(engine: Engine) -> None:
     # Whoever comes now, or is judged without ever having come.
     local = training.method(done).client_half(training.task)
     same(training.make(done, local)(0)["private"], {n: ended[n] for n in BODY}, 1e-6)
-    assert gap(server.first_parameters(training.task, done.server), ended) > 1e-3
+    assert gap(whole_model(training.task, done.server), ended) > 1e-3
     never = next(k for k in range(6) if k not in own)
     judged = training.models(done)(torch.tensor([never]))["assembled"]
     expected = {**ended, **done.server["params"]}

@@ -20,6 +20,7 @@ from glocal.data.schema import Inputs
 from glocal.engines import Vectorised
 from glocal.methods import resolve
 from glocal.methods.generative.energy import weighted_gradient
+from glocal.methods.generative.synthesis import Synthesis
 from glocal.nn.task import Task
 from glocal.slots import accounting
 from glocal.slots.accounting import Scheme
@@ -27,7 +28,6 @@ from glocal.slots.method import Method, as_plan
 from glocal.slots.privacy import dp
 from glocal.slots.weighting import Setting
 from glocal.testing import check_method, ragged
-from glocal.training import server
 from glocal.training.loop import COHORT
 from glocal.training.sampling import Poisson, Sampler
 
@@ -39,15 +39,16 @@ INPUTS = Inputs((2, 3), 3)
 def begun(spec: str, setting: Setting) -> tuple[Method, Tree]:
     method = as_plan(resolve(spec)).stages[0].method
     task = Task(toys.seeded(lambda: nn.Linear(6, 3)))
-    return method, server.begin(method, task, task.params, setting)
+    return method, method.begin(task, task.params, setting)
 
 
 def moved(method: Method, state: Tree, sent: Tree, setting: Setting, n: Tensor) -> Tree:
     """The server's state after a round in which clients would have sent ``sent``."""
-    assert method.vector is not None
-    message = torch.func.vmap(method.vector.message)(sent)
+    assert isinstance(method.server, Synthesis)
+    assert method.server.message is not None
+    message = torch.func.vmap(method.server.message.of)(sent)
     uplink = Uplink(torch.arange(len(n)), n, {}, None, message)
-    after, _ = server.reduce(method, state, uplink, setting, rng.key(1))
+    after, _ = method.server_half.reduce(state, uplink, setting, rng.key(1))
     return after
 
 
@@ -194,7 +195,7 @@ def test_a_run_says_what_it_spent_and_ends_with_its_budget() -> None:
 
 def bare_memory() -> Method:
     method = as_plan(resolve("fedevg")).stages[0].method
-    return method.replace(memory=replace(method.memory, vector=None), privacy=dp())
+    return method.replace(server=replace(method.server, message=None), privacy=dp())
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ from glocal.methods.fedevg import fedevg
 from glocal.nn.task import Task
 from glocal.slots.method import Plan, Stage, as_plan
 from glocal.testing import check_method, ragged
-from glocal.training import server
 from glocal.training.loop import REDUCE, WORK
 from glocal.training.sampling import Fixed
 from toys import images, seeded, texts
@@ -130,8 +129,8 @@ def pictures() -> Federation:
 
 
 def resolve_draw(training: Any, done: Any) -> tuple[Tensor, Tensor]:
-    memory = training.method(done).memory
-    x, y = memory.draw(done.server["memory"], training.setting, training.key(9))
+    half = training.method(done).server_half
+    x, y = half.draw(done.server, training.setting, training.key(9))
     return x, y
 
 
@@ -232,7 +231,7 @@ def test_signed_and_raw_energies() -> None:
         training = made(spec, Vectorised())
         begun = training.begin(training.task.params)
         local = training.method(begun).local
-        down = server.broadcast(training.method(begun), begun.server, 0, training.setting)
+        down = training.method(begun).broadcast(begun.server, 0, training.setting)
         carry = local.start(training.task, down, {"w": training.task.params})
         _, _, extra = local.finish(training.task, down, carry)
         assert (set(extra["score"].tolist()) <= {-1.0, 0.0, 1.0}) == want

@@ -33,7 +33,6 @@ from glocal.slots.method import Method, as_plan
 from glocal.slots.privacy import DP, clipped, dp, gaussian, in_words, noisy, norm, shown
 from glocal.slots.weighting import Setting
 from glocal.testing import check_method, ragged
-from glocal.training import server
 from glocal.training.loop import COHORT, Progress, Training
 from glocal.training.sampling import Among, Fixed, Fraction, Poisson, Sampler
 
@@ -95,7 +94,7 @@ def test_one_client_moves_the_servers_model_by_no_more_than_its_share(
     method = as_plan(resolve(f"dp(clip={bound!r},noise=0)")).stages[0].method
     task = Task(toys.seeded(lambda: nn.Linear(3, 2)))
     setting = Setting(K, m / K, 5, sampling)
-    state = server.begin(method, task, task.params, setting)
+    state = method.begin(task, task.params, setting)
     scale = 10.0 ** (seed % 7 - 3)
     sent = {
         k: scale * rng.normal(rng.fold(rng.key(seed), i), (m, *x.shape))
@@ -107,7 +106,7 @@ def test_one_client_moves_the_servers_model_by_no_more_than_its_share(
         if who and who[0] == 0:
             update = {k: torch.cat([change * v[:1], v[1:]]) for k, v in update.items()}
         uplink = Uplink(torch.tensor(who), torch.ones(len(who)), update, None, {})
-        after, _ = server.reduce(method, state, uplink, setting, rng.key(1))
+        after, _ = method.server_half.reduce(state, uplink, setting, rng.key(1))
         new: Params = after["params"]
         return new
 
@@ -159,7 +158,7 @@ def reduced(method: Method, uplink: Uplink, setting: Setting, key: Tensor) -> tu
         "memory": {},
         "privacy": method.privacy.init(setting) if method.privacy else {},
     }
-    after, _ = server.reduce(method, state, uplink, setting, key)
+    after, _ = method.server_half.reduce(state, uplink, setting, key)
     return after["params"]["w"], after
 
 

@@ -13,9 +13,9 @@ from glocal.nn.task import Task
 from glocal.slots import sharing
 from glocal.slots.client import minibatch_training
 from glocal.slots.method import Method
+from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import Selector, keep_private
 from glocal.slots.weighting import Setting
-from glocal.training import server
 from toys import dropout_net
 
 NAMES = ["body.0.weight", "body.0.bias", "body.1.weight", "scale", "head.weight", "head.bias"]
@@ -141,12 +141,12 @@ def test_the_client_half_is_wrapped_only_where_something_is_private(task: Task) 
 def test_the_server_keeps_the_private_layers_as_they_began(task: Task) -> None:
     method = resolve("fedavg(shared=last(1))")
     assert isinstance(method, Method)
-    state = server.begin(method, task, task.params, Setting(3, 1.0, 2))
+    state = method.begin(task, task.params, Setting(3, 1.0, 2))
     assert set(state["params"]) == {"3.weight", "3.bias"}
     assert set(state["start"]) == {"0.weight", "0.bias"}
-    down = server.broadcast(method, state, 0, Setting(3, 1.0, 2))
+    down = method.broadcast(state, 0, Setting(3, 1.0, 2))
     assert set(down["params"]) == {"3.weight", "3.bias"}
-    assert list(server.first_parameters(task, state)) == task.names
+    assert list(whole_model(task, state)) == task.names
 
 
 def test_sizes_by_part(task: Task) -> None:

@@ -20,6 +20,7 @@ from glocal.experiment.config import Order
 from glocal.experiment.fit import fit
 from glocal.methods import resolve
 from glocal.slots.method import as_plan
+from glocal.slots.server_half import whole_model
 from glocal.studies.decisions import (
     Seen,
     by_transform,
@@ -30,7 +31,6 @@ from glocal.studies.decisions import (
     watch,
     weighted,
 )
-from glocal.training import server
 from glocal.training.loop import Progress, Training
 
 K = 5
@@ -167,7 +167,7 @@ def test_looking_does_not_change_training(spec: str, engine: str) -> None:
     training, progress = begun(spec, **settings)
     watch(training, progress)
     run = fit(spec, digits(), yardstick=UNUSED, progress=False, **settings)
-    ours = server.first_parameters(training.task, progress.server)
+    ours = whole_model(training.task, progress.server)
     assert ours.keys() == run.model.keys()
     assert all(torch.equal(ours[k], run.model[k]) for k in ours)
     ids, states = progress.clients.saved()

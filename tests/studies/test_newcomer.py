@@ -24,13 +24,13 @@ from glocal.data.federation import Federation
 from glocal.methods import resolve
 from glocal.methods.fedavg import fedavg
 from glocal.slots.method import Method, Plan, Stage, as_plan
+from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import last
 from glocal.slots.weighting import Weighting
 from glocal.studies.newcomer import arrival
 from glocal.studies.newcomer.join import join
 from glocal.studies.newcomer.result import Joined, interval
 from glocal.testing import SIZES, ragged
-from glocal.training import server
 from glocal.training.sampling import Among, Fixed, Fraction, Poisson
 
 QUICK = "local(lr=0.1,max_epochs=3)"
@@ -129,7 +129,7 @@ def test_with_old_clients_they_train_too() -> None:
 def test_at_once_is_what_the_server_sends(method: str) -> None:
     joined = join_(method)
     t = joined.before.training
-    model = server.first_parameters(t.task, joined.before.progress.server)
+    model = whole_model(t.task, joined.before.progress.server)
     x, y = ragged()[NEW].test
     right = (t.task.predict(model, x).argmax(1) == y).double().mean()
     assert joined.summary["at_once"] == float(right)
@@ -174,7 +174,7 @@ def test_own_training_by_hand(method: str, moving: str) -> None:
     _, _, model = stepwise(method, 3)
     done = join_(method).before
     task = done.training.task
-    w = server.first_parameters(task, done.progress.server)
+    w = whole_model(task, done.progress.server)
     x, y = ragged()[NEW].train
     batch = {"x": x, "y": y, "weight": torch.ones(len(x))}
     for _ in range(3):

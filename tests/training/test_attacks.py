@@ -21,8 +21,9 @@ from glocal.engines import Sequential, Vectorised
 from glocal.methods import resolve
 from glocal.nn.task import Task
 from glocal.slots.method import as_plan
+from glocal.slots.server_half import whole_model
 from glocal.testing import ragged
-from glocal.training import attacks, server
+from glocal.training import attacks
 from glocal.training import poisoning as poison
 from glocal.training.attacks import ATTACKS, Adversary, Attack, Known, parse, with_share, z_max
 from glocal.training.loop import Progress, Training
@@ -455,4 +456,4 @@ def test_a_resumed_run_is_attacked_the_same() -> None:
     job.run(again)
     for k, v in whole.server["params"].items():
         assert torch.equal(v, again.server["params"][k])
-    assert server.first_parameters(job.task, again.server).keys() == job.task.params.keys()
+    assert whole_model(job.task, again.server).keys() == job.task.params.keys()

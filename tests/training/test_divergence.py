@@ -1,4 +1,4 @@
-"""The gate: what is not finite is noticed, named, and skipped, clipped or fatal, by choice."""
+"""The divergence guard: what is not finite is noticed and named, then skipped, clipped or fatal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import glocal
 from glocal.core import tree
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.types import Tree, Uplink
-from glocal.training.divergence import POLICIES, passed
+from glocal.training.divergence import POLICIES, screen
 
 NAMES = [f"c{i}" for i in range(10)]
 
@@ -27,8 +27,7 @@ def uplink(rows: list[list[float]], loss: list[float] | None = None) -> Uplink:
 
 
 def through(up: Uplink, policy: str, states: Tree | None = None, robust: bool = False):
-    hostile = torch.zeros(len(up.ids), dtype=torch.bool)
-    return passed(up, states or {}, policy, robust, hostile, NAMES, 4, tree.norm(up.update))
+    return screen(up, states or {}, policy, robust, None, NAMES, 4)
 
 
 BAD = [[3.0, 4.0], [math.nan, 1.0], [0.0, 1.0], [6.0, 8.0]]
@@ -39,8 +38,9 @@ def test_what_is_finite_passes_as_it_is(policy: str) -> None:
     up = uplink([[1.0, 2.0], [3.0, 4.0]], [0.5, 0.7])
     found = through(up, policy)
     assert found.uplink is up
-    assert found.keeps.all()
-    assert len(found.left_out) == len(found.clipped) == 0
+    assert found.keeps is None
+    assert found.report(NAMES) == {}
+    assert found.norm == tree.norm(up.update)
 
 
 def test_fatal_names_the_client_and_the_round() -> None:
@@ -55,7 +55,7 @@ def test_skip_leaves_its_update_out_and_its_state_as_it_was() -> None:
     assert found.uplink.loss.tolist() == [1.0, 3.0, 4.0]
     assert found.uplink.update["w"].isfinite().all()
     assert found.keeps.tolist() == [True, False, True, True]
-    assert found.left_out.tolist() == [3]
+    assert found.report(NAMES) == {"left_out": ["c3"]}
 
 
 def test_clip_by_hand() -> None:
@@ -66,7 +66,7 @@ def test_clip_by_hand() -> None:
     assert found.uplink.loss is not None
     assert found.uplink.loss.tolist() == [1.0, 3.0, 3.0, 2.0]
     assert found.keeps.all()
-    assert found.clipped.tolist() == [3]
+    assert found.report(NAMES) == {"clipped": ["c3"]}
     # One that is short stays as long as it is.
     short = through(uplink([[3.0, 4.0], [math.nan, 2.0]]), "clip")
     assert short.uplink.update["w"].tolist() == [[3.0, 4.0], [0.0, 2.0]]
@@ -117,7 +117,7 @@ def test_whatever_is_sent_what_goes_on_is_finite(rows: list[list[float]], data: 
     assert states["v"][found.keeps].isfinite().all()
     assert len(up.ids) == len(up.n) == len(up.update["w"]) == len(up.extra["c"])
     sent = set(torch.arange(len(rows)).add(2).tolist())
-    assert set(up.ids.tolist()) | set(found.left_out.tolist()) == sent
+    assert set(up.ids.tolist()) | set(found.left_out) == sent
 
 
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])

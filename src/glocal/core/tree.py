@@ -115,6 +115,24 @@ def sq_norm(a: Params) -> Tensor:
     return dot(a, a)
 
 
+def row_sq_norms(
+    stacked: Params,
+    like: Tensor,
+    centre: Params | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> Tensor:
+    """``‖a_i − centre‖²`` of each entry of the first dimension, over all leaves as one vector.
+
+    ``like`` has one number for each entry.
+    """
+    total = torch.zeros_like(like, dtype=dtype)
+    # In the order of names, so that a tree that was saved and loaded adds up the same.
+    for name, x in sorted(flatten(stacked)):
+        apart = x.to(dtype) if centre is None else x.to(dtype) - centre[name]
+        total = total + apart.reshape(len(x), -1).square().sum(1)
+    return total
+
+
 def norm(a: Params) -> Tensor:
     """``‖a‖`` over all leaves as one vector, of floats; not for what is vmapped."""
     if not a:

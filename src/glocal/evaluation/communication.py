@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, SupportsIndex, overload
 
+from glocal.core import tree
 from glocal.core.errors import GlocalError
+from glocal.core.types import Downlink, Uplink
 
 Counts = Mapping[str, int]
 """How many numbers were sent, by layer set."""
@@ -132,6 +134,30 @@ class Ledger:
             for key in ("down", "up")
         )
         return cls(down, up)
+
+
+Traffic = tuple[Counts, Counts]
+"""What went down and what came up in a round."""
+
+NO_TRAFFIC: Traffic = ({}, {})
+
+CONTROL = {"params", "round", "rounds", "lr"}
+"""Parts of a downlink that are counted elsewhere, or are single numbers that everybody knows."""
+
+
+def round_traffic(down: Downlink, uplink: Uplink, shared: int, private_start: int) -> Traffic:
+    """Parameters communicated in a round; ``private_start`` is what went to those who joined."""
+    cohort = len(uplink.ids)
+    memory = tree.count({k: v for k, v in down.items() if k not in CONTROL})
+    extra = tree.count(uplink.extra) + (cohort if uplink.loss is not None else 0)
+    return (
+        _present(shared=shared * cohort, private_start=private_start, extra=memory * cohort),
+        _present(shared=tree.count(uplink.update), extra=extra),
+    )
+
+
+def _present(**counts: int) -> Counts:
+    return {name: count for name, count in counts.items() if count}
 
 
 def published(rounds: int, parameters: int, clients: int, fraction: float) -> int:

@@ -17,8 +17,8 @@ from glocal.core import rng, tree
 from glocal.core.types import Tree
 from glocal.nn.task import Task
 from glocal.slots.method import Method
+from glocal.slots.server_half import whole_model
 from glocal.slots.weighting import Setting
-from glocal.training import server
 
 FEW = (2, 3)
 """Examples in the mini-batches that are tried."""
@@ -75,9 +75,9 @@ def footprint(
     local = method.client_half(task)
     key = rng.key(0, x.device)
     with torch.no_grad():
-        begun = server.begin(method, task, task.params, setting)
-        down = server.broadcast(method, begun, 0, setting)
-        client = local.init(task, server.first_parameters(task, begun), key)
+        begun = method.begin(task, task.params, setting)
+        down = method.broadcast(begun, 0, setting)
+        client = local.init(task, whole_model(task, begun), key)
         given = [*tree.leaves(down), *tree.leaves(client)]
         carry = local.start(task, down, client)
         size = min(local.batch_size or longest, longest)

@@ -27,7 +27,8 @@ from glocal.experiment.synthetic import made
 from glocal.methods.local import LocalTraining
 from glocal.nn.task import PRECISIONS, Augment, Losses, cross_entropy
 from glocal.slots.method import Method, Plan
-from glocal.training import attacks, server
+from glocal.slots.server_half import whole_model
+from glocal.training import attacks
 from glocal.training.checkpoint import Keeper, Keeping, packed, reclaim, unpacked
 from glocal.training.client_state.placement import Storage, check_place
 from glocal.training.divergence import check_policy
@@ -122,9 +123,10 @@ class Order:
             adversary = attacks.parse(self.attack).on(fed, self.seed)
             fed = adversary.poisoned(fed)
             for stage in plan.stages:
-                if stage.method.memory.alone and adversary.attack.poison is None:
+                half = stage.method.server_half
+                if not half.sends_update and adversary.attack.poison is None:
                     raise GlocalError(
-                        f"{stage.method.memory.name} sends no update of a model, so "
+                        f"{half.name} sends no update of a model, so "
                         f"{self.attack} would change nothing: attack its data, as with "
                         "label-flip."
                     )
@@ -146,13 +148,7 @@ class Order:
         for technique in techniques(self.adapt) if self.adapt is not None else ():
             technique.check(here.task, self.public)
         for stage in plan.stages:
-            stage.method.shared_names(here.task)
-            if stage.method.memory.fits is not None:
-                stage.method.memory.fits(here.fed)
-            stage.method.weights.init(training.setting)
-            stage.method.combine.check(training.setting)
-            server.check_privacy(stage.method, here.task, training.setting)
-            server.begin(stage.method, here.task, here.task.params, training.setting)
+            stage.method.check(here.task, here.fed, training.setting)
         return training
 
     def needs(self, plan: Plan, here: Place, processes: int = 1) -> limits.Estimate | None:
@@ -240,7 +236,7 @@ class Order:
         return Repeat(
             judged,
             done.ledger,
-            server.first_parameters(here.task, done.server),
+            whole_model(here.task, done.server),
             states,
             done.history,
             _published(training, done),

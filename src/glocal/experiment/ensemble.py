@@ -29,7 +29,6 @@ from glocal.evaluation import metrics
 from glocal.evaluation import paired_test as verdict
 from glocal.evaluation.evaluate import CHUNK_BYTES, pick
 from glocal.nn.task import Task
-from glocal.training import server
 from glocal.training.loop import Progress, Training
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def own_names(training: Training, progress: Progress) -> set[str]:
     """
     method = training.method(progress)
     local = method.client_half(training.task)
-    down = server.broadcast(method, progress.server, progress.round, training.setting)
+    down = method.broadcast(progress.server, progress.round, training.setting)
     state = training.make(progress, local)(0)
     moved = tree.map(lambda v: v + 1 if v.is_floating_point() else v, state)
     with torch.no_grad():

@@ -119,4 +119,4 @@ def fedevg(
         solve_before_evaluation=True,  # who never took part can train all the same
         keeps_whole_model=True,
     )
-    return Method(local=local, memory=examples("fedevg", moves), shared=nothing())
+    return Method(local=local, server=examples("fedevg", moves), shared=nothing())

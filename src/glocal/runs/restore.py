@@ -32,7 +32,6 @@ from glocal.runs.folder import COMPARISON, unfinished
 from glocal.runs.settings import Settings
 from glocal.runs.settings import read as read_settings
 from glocal.slots.method import Plan, as_plan
-from glocal.training import server
 from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Progress, Training
 
@@ -186,7 +185,7 @@ def _progress(files: Files, training: Training) -> Progress:
     method = training.plan.stages[stage].method
     placed: Params = tree.to({k: params[k] for k in task.names}, device)
     progress = Progress(
-        server.begin(method, task, placed, training.setting),
+        method.begin(task, placed, training.setting),
         ClientStore(len(training.fed), device),
         Ledger(),
         stage,

@@ -7,27 +7,33 @@ no sense are refused here, with a sentence that says what to do instead.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, shown
-from glocal.core.types import Carry, ClientState, Downlink, Params, Tree
+from glocal.core.types import Downlink, Params, Tree
+from glocal.data.federation import Federation
 from glocal.nn.optim import Optimizer, sgd
 from glocal.nn.task import Task
 from glocal.slots.aggregation import Combine, mean
 from glocal.slots.client import Local
 from glocal.slots.privacy import Privacy
-from glocal.slots.server_memory import Memory, Vector, no_memory
-from glocal.slots.sharing import Selector, everything, keep_private
-from glocal.slots.weighting import Weighting, by_examples, uniform, uniform_expected
+from glocal.slots.server_half import Aggregate, ServerHalf
+from glocal.slots.server_memory import Memory, no_memory
+from glocal.slots.sharing import Selector, everything, keep_private, split
+from glocal.slots.weighting import Setting, Weighting, by_examples, uniform, uniform_expected
 
 
 @dataclass(frozen=True)
 class Method:
-    """Fill ``local``; the other slots have FedAvg's fillers.
+    """A client's half and a server's: with ``local`` alone, the other slots are FedAvg's.
 
-    ``weighting`` left at ``None`` means by examples, or uniform where privacy or a combiner that
+    ``weighting`` left at ``None`` means by examples, or uniform where privacy or an aggregator that
     ignores weights needs that; a weighting that is named and would be ignored is refused.
     """
 
@@ -38,105 +44,143 @@ class Method:
     memory: Memory = field(default_factory=no_memory)
     privacy: Privacy | None = None
     shared: Selector = field(default_factory=everything)
+    server: ServerHalf | None = None
+    """A server's half of its own, in place of weighting, combine, server_opt and memory."""
 
     def __post_init__(self) -> None:
+        if self.server is not None:
+            _refuse_beside(self.server, self)
+        elif self.memory.name != "none":
+            _refuse_beside_memory(self)
         named = self.weighting.name if self.weighting else None
-        if self.combine.robust and self.memory.alone:
-            raise GlocalError(
-                f"{self.memory.name} also moves by a mean of what clients send, which one of them "
-                f"can spoil, and {self.combine.name} would protect nothing: leave it out."
-            )
-        if self.combine.robust and self.memory.name != "none":
-            raise GlocalError(
-                f"{self.memory.name} also moves by a mean of what clients send, which one of them "
-                f"can spoil, so {self.combine.name} would protect nothing: use fedavg or fedprox "
-                "as the base."
-            )
         if not self.combine.weighted and named:
             raise GlocalError(
                 f"{self.combine.name} does not use weights, so {named} would do nothing: "
                 "leave one of the two out."
             )
-        if self.memory.alone:
-            self._refuse_what_would_do_nothing(named)
-        elif self.memory.name != "none" and self.shared.name != "everything":
-            raise GlocalError(
-                f"{self.memory.name} corrects whole models, so shared={self.shared.name} cannot go "
-                "with it: leave shared out, or use fedavg."
-            )
-        if self.privacy is None:
-            return
-        if named and named != "uniform":
+        if self.privacy is not None and named and named != "uniform":
             raise GlocalError(
                 f"{self.privacy.name} bounds what one client can change only if all count alike, "
                 f"so {named} cannot go with it: leave the weighting out, or the privacy."
             )
-        if self.memory.name != "none" and self.vector is None:
-            raise GlocalError(
-                f"{self.privacy.name} protects the update alone, and {self.memory.name} sends more "
-                "than that: use fedavg or fedprox as the base."
-            )
-        if self.combine.name != "mean":
+        if self.privacy is not None and self.combine.name != "mean":
             raise GlocalError(
                 f"{self.privacy.name} adds noise made for a mean, so {self.combine.name} cannot go "
                 "with it: leave one of the two out."
             )
+        _ = self.server_half  # refuses privacy that it cannot give
 
-    def _refuse_what_would_do_nothing(self, named: str | None) -> None:
-        """Where no parameter of the model travels, nobody weighs, combines or applies any."""
-        plain, opt = sgd(), self.server_opt
-        other = "" if self.shared.name == "nothing" else f"shared={self.shared.name}"
-        other = opt.name if (opt.name, opt.lr) != (plain.name, plain.lr) else other
-        other = self.combine.name if self.combine.name != "mean" else other
-        if named or other:
-            raise GlocalError(
-                f"{self.memory.name} brings a server half of its own, where {named or other} would "
-                "do nothing: leave it out."
-            )
+    @cached_property
+    def server_half(self) -> ServerHalf:
+        """What the server does: the slots together, or what the method brings."""
+        if self.server is not None:
+            return self.server.protected_by(self.privacy)
+        weighting = self.weighting or (by_examples() if self.combine.weighted else uniform())
+        if self.privacy is not None:
+            weighting = uniform_expected()
+        return Aggregate(weighting, self.combine, self.server_opt, self.privacy, self.memory)
 
     @property
     def weights(self) -> Weighting:
         """The weighting in force."""
-        if self.privacy is not None:
-            return uniform_expected()
-        if self.weighting is not None:
-            return self.weighting
-        return by_examples() if self.combine.weighted else uniform()
-
-    @property
-    def vector(self) -> Vector | None:
-        """What privacy protects in place of the update, where a memory is all that travels."""
-        return self.memory.vector if self.memory.alone and self.privacy is not None else None
+        return self.server_half.weighting
 
     def shared_names(self, task: Task) -> frozenset[str]:
-        """Which of the task's parameters travel."""
+        """Which of the task's parameters are shared."""
         return frozenset(self.shared.pick(task.names))
 
     def client_half(self, task: Task) -> Local:
-        """The ``Local`` an engine runs: with private layers kept at home, where there are any.
+        """The ``Local`` an engine runs: with the private layers in the client's state."""
+        local, names = self.server_half.client(self.local), self.shared_names(task)
+        if len(names) == len(task.names) or local.keeps_whole_model:
+            return local
+        return keep_private(local, names)
 
-        Where privacy protects a memory's vector, a client sends that and nothing else.
-        """
-        if self.vector is not None:
-            return _sending(self.local, self.vector.message)
-        names = self.shared_names(task)
-        if len(names) == len(task.names) or self.local.keeps_whole_model:
-            return self.local
-        return keep_private(self.local, names)
+    def begin(
+        self, task: Task, params: Params, setting: Setting, key: Tensor | None = None
+    ) -> Tree:
+        """The server's state before the first round of a stage; ``key`` is for what it draws."""
+        shared, private = split(params, self.shared_names(task))
+        if key is None:
+            key = rng.key(0, next(iter(params.values())).device)
+        return {**self.server_half.init(shared, setting, key), "start": private}
+
+    def broadcast(self, state: Tree, round: int, setting: Setting) -> Downlink:
+        """What the clients of a round receive; scalars are tensors, so nothing is traced twice."""
+        first = next(iter([*state["params"].values(), *state["start"].values()]))
+
+        def scalar(value: float) -> Tensor:
+            return torch.tensor(value, device=first.device)
+
+        return {
+            "params": state["params"],
+            "round": scalar(float(round)),
+            "rounds": scalar(float(setting.rounds)),
+            "lr": scalar(self.local.schedule(round)),
+            **self.server_half.broadcast(state),
+        }
+
+    def check(self, task: Task, fed: Federation, setting: Setting) -> None:
+        """Refuse, before anyone trains, what does not fit the model, the data or the sampling."""
+        self.shared_names(task)
+        self.server_half.check(fed, setting)
+        begun = self.begin(task, task.params, setting)
+        if self.privacy is None or not self.server_half.sends_update:
+            return
+        local, down = self.client_half(task), self.broadcast(begun, 0, setting)
+        key = rng.key(0, next(iter(task.params.values())).device)
+        client = local.init(task, task.params, key)
+        _, _, extra = local.finish(task, down, local.start(task, down, client))
+        if tree.leaves(extra):
+            raise GlocalError(
+                f"{self.privacy.name} protects the update alone, and this method's clients send "
+                f"more than that ({', '.join(extra)}): use another base, such as fedavg or ditto."
+            )
 
     def replace(self, **slots: Any) -> Method:
-        """The same method with other fillers."""
+        """The same method with other components."""
         return dataclasses.replace(self, **slots)
 
 
-def _sending(local: Local, message: Callable[[Tree], Tree]) -> Local:
-    """``local``, but beside its update it sends ``message`` of what it would have sent."""
+def _refuse_beside(server: ServerHalf, method: Method) -> None:
+    """No update of a model is sent, so nobody weighs, combines or applies any."""
+    if method.combine.robust:
+        raise GlocalError(
+            f"{server.name} also moves by a mean of what clients send, which one of them can "
+            f"spoil, and {method.combine.name} would protect nothing: leave it out."
+        )
+    plain, opt = sgd(), method.server_opt
+    idle = [
+        method.weighting.name if method.weighting else "",
+        method.combine.name if method.combine.name != "mean" else "",
+        opt.name if (opt.name, opt.lr) != (plain.name, plain.lr) else "",
+        method.memory.name if method.memory.name != "none" else "",
+        f"shared={method.shared.name}" if method.shared.name != "nothing" else "",
+    ]
+    for name in filter(None, idle):
+        raise GlocalError(
+            f"{server.name} brings a server half of its own, where {name} would do nothing: "
+            "leave it out."
+        )
 
-    def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
-        update, client, extra = local.finish(task, down, carry)
-        return update, client, message(extra)
 
-    return local.replace(finish=finish)
+def _refuse_beside_memory(method: Method) -> None:
+    memory = method.memory.name
+    if method.combine.robust:
+        raise GlocalError(
+            f"{memory} also moves by a mean of what clients send, which one of them can spoil, "
+            f"so {method.combine.name} would protect nothing: use fedavg or fedprox as the base."
+        )
+    if method.shared.name != "everything":
+        raise GlocalError(
+            f"{memory} corrects whole models, so shared={method.shared.name} cannot go with it: "
+            "leave shared out, or use fedavg."
+        )
+    if method.privacy is not None:
+        raise GlocalError(
+            f"{method.privacy.name} protects the update alone, and {memory} sends more than that: "
+            "use fedavg or fedprox as the base."
+        )
 
 
 @dataclass(frozen=True)
@@ -188,10 +232,10 @@ class Plan:
                 raise GlocalError(
                     f"stage {stage.name!r} never ends, and others follow: give it rounds or a goal."
                 )
-            if stage.method.memory.draw is not None:
+            if not stage.method.server_half.sends_update:
                 raise GlocalError(
-                    f"stage {stage.name!r} makes examples, which would be lost in the one that "
-                    f"follows: let {stage.method.memory.name} be the last."
+                    f"stage {stage.name!r} makes synthetic data, which would be lost in the one "
+                    f"that follows: let {stage.method.server_half.name} be the last."
                 )
         private = [stage.method.privacy for stage in self.stages]
         if any(p != private[0] for p in private):

@@ -2,8 +2,8 @@
 
 ``client`` acts on one client's update before it leaves (clip); ``server`` on the combined update
 (noise). Clients count alike, and the sum is divided by the cohort's *expected* size: divided by the
-actual size it would tell who was there. Where a memory is all that travels (made examples, networks
-that make some), what a client sends for it takes the update's place (``Memory.vector``).
+actual size it would tell who was there. Where no update is sent (methods that make synthetic data),
+a vector that the client sends for it takes the update's place.
 
 McMahan, Ramage, Talwar, Zhang: *Learning differentially private recurrent language models*, ICLR
 2018. With a cohort ``C``, an expected size ``m`` and ``z_j ~ N(0, 1)`` for each number::
@@ -28,16 +28,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from glocal.core import rng
+from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, unknown
-from glocal.core.types import Params, Tree
+from glocal.core.types import Params, Tree, Uplink
 from glocal.core.validation import not_negative, positive
 from glocal.slots import accounting
+from glocal.slots.aggregation import weighted_sum
 from glocal.slots.weighting import Setting
 
 
@@ -222,6 +224,32 @@ def dp(
     if epsilon is not None:
         positive(epsilon=epsilon)
     return DP(clip, noise, where, quantile, clip_rate, delta, epsilon)
+
+
+def private_mean(
+    privacy: Privacy,
+    state: Tree,
+    uplink: Uplink,
+    messages: Params,
+    like: Params,
+    p: Tensor,
+    setting: Setting,
+    key: Tensor,
+) -> tuple[Params, Tree]:
+    """The mean of a cohort's messages, made fit to publish, and the new state of privacy.
+
+    ``messages`` are the stacked updates, or what takes their place; an empty cohort's mean is zeros
+    of the shapes of ``like``.
+    """
+    said: Tree = {}
+    if len(uplink.ids):
+        keys = rng.fold(rng.fold(key, 0), uplink.ids)
+        messages, said = torch.func.vmap(partial(privacy.client, state))(messages, keys)
+        said = tree.map(lambda x: x.sum(0), said)
+        mean = tree.map(lambda x: weighted_sum(x, p), messages)
+    else:
+        mean = tree.zeros(like)
+    return privacy.server(state, mean, said, setting, rng.fold(key, 1))
 
 
 def norm(update: Params) -> Tensor:

@@ -170,7 +170,7 @@ def geometric_median(smoothing: float = 1e-6, iterations: int = 200) -> Combine:
     def combine(updates: Params, p: Tensor) -> Params:
         z = tree.map(lambda x: trimmed(x, (len(x) - 1) // 2).double(), updates)
         for _ in range(iterations):
-            beta = 1 / distances(updates, p, z).clamp(min=smoothing)
+            beta = 1 / tree.row_sq_norms(updates, p, z).sqrt().clamp(min=smoothing)
             beta = beta / beta.sum()
             moved = tree.map(lambda x, beta=beta: weighted_sum(x.double(), beta), updates)
             step, z = tree.sq_norm(tree.sub(moved, z)), moved
@@ -179,15 +179,6 @@ def geometric_median(smoothing: float = 1e-6, iterations: int = 200) -> Combine:
         return tree.map(lambda z, x: z.to(x.dtype), z, updates)
 
     return Combine("geometric-median", combine, weighted=False, robust=True)
-
-
-def distances(updates: Params, p: Tensor, z: Params | None = None) -> Tensor:
-    """``‖Δ_i − z‖`` of each client over all parameters together; without ``z``, ``‖Δ_i‖``."""
-    total = torch.zeros(len(p), dtype=torch.float64, device=p.device)
-    for name, x in sorted(updates.items()):
-        apart = x.double() if z is None else x - z[name]
-        total = total + apart.reshape(len(x), -1).square().sum(1)
-    return total.sqrt()
 
 
 def norm_bound(bound: float | None = None) -> Combine:
@@ -202,7 +193,7 @@ def norm_bound(bound: float | None = None) -> Combine:
         raise GlocalError(f"norm-bound needs a bound above 0, not {bound}.")
 
     def combine(updates: Params, p: Tensor) -> Params:
-        norms = distances(updates, p)
+        norms = tree.row_sq_norms(updates, p).sqrt()
         limit = trimmed(norms, (len(norms) - 1) // 2) if bound is None else norms.new_tensor(bound)
         scale = torch.where(norms > limit, limit / norms, 1.0)
         return tree.map(lambda x: weighted_sum(x, p * scale.to(p)), updates)

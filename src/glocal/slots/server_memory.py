@@ -1,8 +1,4 @@
-"""Server state fed by what clients send beside their update (SCAFFOLD's control variate).
-
-Where it is all that travels (FedEvg's examples, a generator's weights), it is the server's half of
-the round: nothing else weighs, combines or steps.
-"""
+"""Server state fed by what clients send beside their update (SCAFFOLD's control variate)."""
 
 from __future__ import annotations
 
@@ -12,23 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from glocal.core.types import Params, Tree, Uplink
-from glocal.data.federation import Federation
 from glocal.slots.weighting import Setting
-
-Draw = Callable[[Tree, Setting, Tensor], tuple[Tensor, Tensor]]
-"""The state, what the server knows and a key, to inputs and their labels."""
-
-
-@dataclass(frozen=True)
-class Vector:
-    """How a memory moves by one vector of each client: what privacy can clip and make noisy."""
-
-    message: Callable[[Tree], Params]
-    """What one client would send beside its update, as the named parts of one vector."""
-    like: Callable[[Tree], Params]
-    """Tensors of those parts' shapes, from the server's state: an empty cohort shows none."""
-    move: Callable[[Tree, Params, Setting, Tensor], Tree]
-    """As ``update``, but by the vectors' mean, which is all of the cohort that it is given."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +22,10 @@ class Memory:
     init: Callable[[Params, Setting, Tensor], Tree]
     broadcast: Callable[[Tree], Tree]
     update: Callable[[Tree, Uplink, Setting, Tensor], Tree]
-    alone: bool = False
-    """Whether it is all that travels: the model's own parameters stay at home."""
-    draw: Draw | None = None
-    """Labelled examples that stand for everybody's data, of methods that make some."""
-    vector: Vector | None = None
-    """Its private way, of a memory that is all that travels; none: privacy is refused."""
-    fits: Callable[[Federation], None] | None = None
-    """Refuses, before anyone trains, data that it makes no examples of. The server is told nothing:
-    in a federation every client would look at its own."""
 
 
 def no_memory() -> Memory:
-    """Keeps nothing and sends nothing."""
+    """Nothing is kept, nothing sent."""
     return Memory(
         "none",
         init=lambda params, setting, key: {},

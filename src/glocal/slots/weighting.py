@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Tree, Uplink
 from glocal.data.schema import Inputs
@@ -88,11 +89,7 @@ def tilted(uplink: Uplink, tilt: Tensor) -> Tensor:
 
 def squared_norms(uplink: Uplink) -> Tensor:
     """``‖Δ_i‖²`` of each client of the cohort."""
-    norms = torch.zeros_like(uplink.n, dtype=torch.float32)
-    # In the order of names, so that a run that was saved and loaded adds up the same.
-    for _, x in sorted(uplink.update.items()):
-        norms = norms + x.reshape(len(x), -1).square().sum(1)
-    return norms
+    return tree.row_sq_norms(uplink.update, uplink.n, dtype=torch.float32)
 
 
 def everybody(setting: Setting, name: str, instead: str) -> None:

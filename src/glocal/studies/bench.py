@@ -32,7 +32,6 @@ from glocal.methods.fedavg import fedavg
 from glocal.nn import models
 from glocal.nn.task import Task, cross_entropy
 from glocal.slots.weighting import Setting
-from glocal.training import server
 
 RATE = 0.01
 """The learning rate: low enough that rounding differences between contestants stay small."""
@@ -253,13 +252,13 @@ def engine_round(case: Case, task: Task, fed: Federation, key: Tensor, engine: E
     method = fedavg(lr=RATE, batch_size=case.batch_size, epochs=1, momentum=case.momentum)
     setting = Setting(case.clients, 1.0, 1)
     ids = torch.arange(case.clients, device=key.device)
-    state, local = server.begin(method, task, task.params, setting), method.client_half(task)
+    state, local = method.begin(task, task.params, setting), method.client_half(task)
 
     def one_round() -> Params:
-        down = server.broadcast(method, state, 0, setting)
+        down = method.broadcast(state, 0, setting)
         work = CohortRound(task, local, fed, down, ids, {}, key)
         uplink, _ = engine.round(work)
-        after, _ = server.reduce(method, state, uplink, setting, key)
+        after, _ = method.server_half.reduce(state, uplink, setting, key)
         params: Params = after["params"]
         return params
 

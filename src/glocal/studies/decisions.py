@@ -43,7 +43,6 @@ from glocal.slots.method import as_plan
 from glocal.slots.weighting import losses
 from glocal.studies.regret import best_fixed, decision_loss, regret
 from glocal.studies.repeats import about, interval
-from glocal.training import server
 from glocal.training.loop import Progress, Training
 from glocal.training.sampling import Fraction
 
@@ -229,7 +228,7 @@ def _losses(training: Training, progress: Progress) -> Tensor:
         task=training.task,
         local=_looking(local),
         fed=training.fed,
-        down=server.broadcast(method, progress.server, progress.round, training.setting),
+        down=method.broadcast(progress.server, progress.round, training.setting),
         ids=everyone,
         states=progress.clients.gather(everyone, training.make(progress, local)),
         key=rng.key(0, everyone.device),  # of which nothing is drawn

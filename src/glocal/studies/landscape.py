@@ -32,7 +32,6 @@ from glocal.experiment.fit import Run, fit
 from glocal.experiment.repeat import Trained
 from glocal.studies.mixture_curve import OWN, ends
 from glocal.studies.repeats import UNUSED, about, finished, seed_of
-from glocal.training import server
 from glocal.training.loop import WORK, Training
 
 CHUNK_BYTES = 1 << 28
@@ -209,7 +208,7 @@ def _sent_next(done: Trained, ids: Tensor) -> Params:
     t, progress = done.training, done.progress
     method = t.method(progress)
     local = method.client_half(t.task)
-    down = server.broadcast(method, progress.server, progress.round, t.setting)
+    down = method.broadcast(progress.server, progress.round, t.setting)
     states = progress.clients.gather(ids, t.make(progress, local))
     key = t.key(WORK, progress.round)
     uplink, _ = t.engine.round(CohortRound(t.task, local, t.fed, down, ids, states, key))

@@ -21,6 +21,7 @@ from glocal.methods import resolve
 from glocal.nn import models
 from glocal.nn.task import Augment, Task
 from glocal.slots.method import Method, Plan, as_plan
+from glocal.slots.server_half import whole_model
 from glocal.testing.example import ragged
 from glocal.testing.trees import (
     assert_same,
@@ -39,7 +40,6 @@ from glocal.testing.watched import (
     uplink_of,
     uplink_tree,
 )
-from glocal.training import server
 from glocal.training.checkpoint import packed, unpacked
 from glocal.training.checkpoint_files import Series
 from glocal.training.loop import COHORT, Progress, Training
@@ -172,7 +172,7 @@ class Contract:
         training, end = self.on(self.engines[0]), self.traces["sequential"].end
         method = training.method(end)
         local = method.client_half(training.task)
-        params = server.first_parameters(training.task, end.server)
+        params = whole_model(training.task, end.server)
         before = clone(params)
         local.init(training.task, params, training.key(-2, 3))
         assert_same(
@@ -183,7 +183,7 @@ class Contract:
             task=training.task,
             local=local,
             fed=training.fed,
-            down=server.broadcast(method, end.server, end.round, training.setting),
+            down=method.broadcast(end.server, end.round, training.setting),
             ids=ids,
             states=end.clients.gather(ids, training.make(end, local)),
             key=training.key(-2, 0),
@@ -192,7 +192,7 @@ class Contract:
         watch = Watch(training.engine, method, [])
         uplink, states = watch.round(work)
         after = self.reduce(end.server, uplink)
-        down = server.broadcast(method, after, end.round + 1, training.setting)
+        down = method.broadcast(after, end.round + 1, training.setting)
         return replace(work, down=down, states=states, key=training.key(-2, 1)), after
 
     def reduce(self, state: Tree, uplink: Uplink) -> Tree:
@@ -201,7 +201,7 @@ class Contract:
         given = {"server state": state, "uplink": uplink_tree(uplink)}
         before = clone(given)
         key = self.training.key(-2, 2)
-        after, _ = server.reduce(method, state, uplink, self.training.setting, key)
+        after, _ = method.server_half.reduce(state, uplink, self.training.setting, key)
         assert_same("inputs unmodified (server)", "what it was given", given, before, exactly=True)
         return after
 

@@ -93,21 +93,21 @@ class Adversary:
         self, uplink: Uplink, received: Params, start: Params, server_lr: float, key: Tensor
     ) -> Uplink:
         """What arrives at the server, the malicious clients' updates changed."""
-        mine = self.among(uplink.ids)
-        if self.attack.send is None or not bool(mine.any()):
+        malicious = self.among(uplink.ids)
+        if self.attack.send is None or not bool(malicious.any()):
             return uplink
         known = Known(
-            updates=tree.row(uplink.update, mine),
+            updates=tree.row(uplink.update, malicious),
             received=received,
             start=start,
             cohort=len(uplink.ids),
             server_lr=server_lr,
             key=key,
-            keys=rng.fold(key, uplink.ids[mine]),
+            keys=rng.fold(key, uplink.ids[malicious]),
         )
 
-        def put(honest: Tensor, hostile: Tensor) -> Tensor:
-            return honest.index_put((mine,), hostile.to(honest.dtype))
+        def put(honest: Tensor, sent: Tensor) -> Tensor:
+            return honest.index_put((malicious,), sent.to(honest.dtype))
 
         return replace(uplink, update=tree.map(put, uplink.update, self.attack.send(known)))
 

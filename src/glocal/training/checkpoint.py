@@ -24,7 +24,6 @@ from glocal.core.progress import to_stderr
 from glocal.core.types import Tree
 from glocal.core.validation import integer
 from glocal.evaluation.communication import Ledger
-from glocal.training import server
 from glocal.training.checkpoint_files import Kept, Series
 from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Progress, Training
@@ -166,7 +165,7 @@ def unpacked(kept: Kept, training: Training) -> Progress:
             history=list(facts["history"]),
         )
         method = training.method(progress)
-        like = server.begin(method, training.task, training.task.params, training.setting)
+        like = method.begin(training.task, training.task.params, training.setting)
         fits = tree.structure(progress.server).keys() == like.keys() and tree.structure(
             progress.server["params"]
         ) == tree.structure(like["params"])

@@ -1,20 +1,21 @@
-"""The gate: what a cohort sends and keeps is checked before it changes anything.
+"""The divergence guard: what a cohort sends and keeps is screened before it changes anything.
 
-What is not finite (a client's training diverged, or it is hostile) is noticed in the round it comes
-in, with the client's name. What then happens is the run's choice:
+What is not finite (a client's training diverged, or it is malicious) is noticed in the round it
+comes in, with the client's name. What then happens is the run's choice:
 
 - *fatal* (the default): the run ends there;
 - *skip*: the client sits the round out: nothing it sent is used, and it keeps its state as it was;
 - *clip*: what is not finite in its update counts as 0 and the rest is shortened to the median
   length of the others' updates; its state, if not finite, stays as it was.
 
-A robust combiner always goes on without an update that is not finite, so that nobody can stop a
+A robust aggregator always goes on without an update that is not finite, so that nobody can stop a
 federation that way. If nothing finite is left of a whole cohort the run ends, whatever was chosen
-(unless every client of it is known to be hostile).
+(unless every client of it is known to be malicious).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,21 +24,29 @@ from torch import Tensor
 from glocal.core import tree
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.types import Params, Tree, Uplink
+from glocal.training.attacks import Adversary
 
 POLICIES = ("fatal", "skip", "clip")
 
 
 @dataclass(frozen=True)
-class Passed:
-    """What goes on after the gate."""
+class Screened:
+    """What of a cohort's messages and states is used."""
 
     uplink: Uplink
-    keeps: Tensor
-    """[cohort] whose new state is kept."""
-    left_out: Tensor
-    """Ids of whose update is not used."""
-    clipped: Tensor
-    """Ids of whose update was cleaned and shortened."""
+    norm: Tensor
+    """That of all its updates together."""
+    keeps: Tensor | None = None
+    """[cohort] whose new state is kept; None: everybody's."""
+    left_out: Sequence[int] = ()
+    """Ids of those whose update is not used."""
+    clipped: Sequence[int] = ()
+    """Ids of those whose update was cleaned and shortened."""
+
+    def report(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """Whom it concerned, for the round's line."""
+        lists = {"left_out": self.left_out, "clipped": self.clipped}
+        return {key: [names[i] for i in ids] for key, ids in lists.items() if ids}
 
 
 def check_policy(diverged: str) -> None:
@@ -49,48 +58,50 @@ def check_policy(diverged: str) -> None:
         )
 
 
-def passed(
+def screen(
     uplink: Uplink,
     states: Tree,
     policy: str,
     robust: bool,
-    hostile: Tensor,
-    names: tuple[str, ...] | list[str],
+    adversary: Adversary | None,
+    names: Sequence[str],
     round: int,
-    norm: Tensor,
-) -> Passed:
-    """What of a cohort's messages and states goes on; ``names`` are all clients', by id.
-
-    ``norm`` is that of all updates together: if it is finite, they are.
-    """
+) -> Screened:
+    """What of a cohort's messages and states is used; ``names`` are all clients', by id."""
+    norm = tree.norm(uplink.update)
     sent: Tree = {"sent": uplink.update, "extra": uplink.extra}
     if uplink.loss is not None:
         sent["loss"] = {"loss": uplink.loss}
-    nobody = uplink.ids[:0]
     beside = [*tree.leaves({**sent, "sent": {}}), *tree.leaves(states)]
+    # If the norm of all updates is finite, they are.
     if _all_finite([norm, *beside] if uplink.update else beside):
-        return Passed(uplink, torch.ones_like(uplink.ids, dtype=torch.bool), nobody, nobody)
+        return Screened(uplink, norm)
     good, kept = finite(sent, uplink.ids), finite(states, uplink.ids)
     fine = good & kept
     if bool(fine.all()):
-        return Passed(uplink, fine, nobody, nobody)
-    going_on = robust and (bool(good.any()) or bool(hostile.all()))
+        return Screened(uplink, norm)
+    malicious = adversary is not None and bool(adversary.among(uplink.ids).all())
+    going_on = robust and (bool(good.any()) or malicious)
     if policy == "fatal" or not bool(fine.any()):
         fatal = ~kept if going_on else ~fine
         if bool(fatal.any()):
-            who = names[int(uplink.ids[fatal][0])]
+            client = names[int(uplink.ids[fatal][0])]
             skip = "; go on without it by diverged='skip' (--diverged skip)"
             raise ClientError(
-                f"client {who}'s training in round {round + 1} is not finite: it diverged; "
+                f"client {client}'s training in round {round + 1} is not finite: it diverged; "
                 "lower the learning rate, as in fedavg(lr=0.01), or look at its data"
-                f"{skip if policy == 'fatal' else ''}; if it may be hostile, use a robust "
-                "combiner, as in fedavg+median."
+                f"{skip if policy == 'fatal' else ''}; if it may be malicious, use a robust "
+                "aggregator, as in fedavg+median."
             )
     if policy == "clip" and not robust:
-        return Passed(_cleaned(uplink, fine), kept, nobody, uplink.ids[~fine])
+        cleaned = _cleaned(uplink, fine)
+        return Screened(
+            cleaned, tree.norm(cleaned.update), kept, clipped=uplink.ids[~fine].tolist()
+        )
     used = good if policy == "fatal" else fine
     keeps = kept if policy == "fatal" else fine
-    return Passed(_chosen(uplink, used), keeps, uplink.ids[~used], nobody)
+    rest = _chosen(uplink, used)
+    return Screened(rest, tree.norm(rest.update), keeps, left_out=uplink.ids[~used].tolist())
 
 
 def finite(stacked: Tree, ids: Tensor) -> Tensor:
@@ -118,7 +129,7 @@ def _cleaned(uplink: Uplink, fine: Tensor) -> Uplink:
         return x.nan_to_num(0.0, 0.0, 0.0) if x.is_floating_point() else x
 
     update: Params = tree.map(clean, uplink.update)
-    length = _lengths(update, uplink.ids)
+    length = tree.row_sq_norms(update, uplink.n).sqrt()
     limit = length[fine].median()
     scale = torch.where(fine, 1.0, (limit / length.clamp(min=1e-30)).clamp(max=1.0))
     update = tree.map(lambda x: x * scale.view(-1, *(1,) * (x.dim() - 1)).to(x.dtype), update)
@@ -128,20 +139,12 @@ def _cleaned(uplink: Uplink, fine: Tensor) -> Uplink:
     return Uplink(uplink.ids, uplink.n, update, loss, tree.map(clean, uplink.extra))
 
 
-def _lengths(update: Params, ids: Tensor) -> Tensor:
-    """Each client's ‖Δ‖."""
-    squared = torch.zeros(len(ids), dtype=torch.float64, device=ids.device)
-    for _, leaf in sorted(tree.flatten(update)):
-        squared += leaf.double().square().reshape(len(leaf), -1).sum(1)
-    return squared.sqrt()
-
-
-def _chosen(uplink: Uplink, who: Tensor) -> Uplink:
+def _chosen(uplink: Uplink, chosen: Tensor) -> Uplink:
     """The uplink of some of the cohort."""
     return Uplink(
-        ids=uplink.ids[who],
-        n=uplink.n[who],
-        update=tree.row(uplink.update, who),
-        loss=None if uplink.loss is None else uplink.loss[who],
-        extra=tree.row(uplink.extra, who),
+        ids=uplink.ids[chosen],
+        n=uplink.n[chosen],
+        update=tree.row(uplink.update, chosen),
+        loss=None if uplink.loss is None else uplink.loss[chosen],
+        extra=tree.row(uplink.extra, chosen),
     )

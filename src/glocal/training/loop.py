@@ -11,30 +11,28 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
-from glocal.core.types import Params, Tree, Uplink
+from glocal.core.types import Downlink, Params, Tree, Uplink
 from glocal.data.federation import Federation
 from glocal.data.schema import Inputs
 from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
-from glocal.evaluation.communication import Ledger
+from glocal.evaluation.communication import NO_TRAFFIC, Ledger, Traffic, round_traffic
 from glocal.evaluation.evaluate import Models, federated, validation
 from glocal.nn.task import Task
 from glocal.slots.client import Local
 from glocal.slots.method import Method, Plan
+from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
-from glocal.training import server
 from glocal.training.attacks import Adversary
 from glocal.training.client_state.init import Making
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore
-from glocal.training.divergence import Passed, check_policy
-from glocal.training.divergence import passed as gate
+from glocal.training.divergence import check_policy, screen
 from glocal.training.sampling import Sampler
 
 COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN = range(6)
@@ -156,7 +154,7 @@ class Training:
     def begin(self, params: Params) -> Progress:
         """Before the first round."""
         method, key = self.plan.stages[0].method, self.key(BEGIN, 0)
-        state = server.begin(method, self.task, params, self.setting, key)
+        state = method.begin(self.task, params, self.setting, key)
         progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Ledger())
         progress.clients = self.store(progress)
         return progress
@@ -181,59 +179,62 @@ class Training:
 
     def one_round(self, progress: Progress) -> None:
         """Broadcast, train the cohort, reduce; then the next stage if this one is over."""
-        method, local = self.method(progress), self.halves[progress.stage]
-        down = server.broadcast(method, progress.server, progress.round, self.setting)
-        ids = self.sampler.cohort(len(self.fed), self.key(COHORT, progress.round))
-        line: dict[str, Any] = {"round": progress.round + 1, "cohort": len(ids)}
+        method, t = self.method(progress), progress.round
+        down = method.broadcast(progress.server, t, self.setting)
+        ids = self.sampler.cohort(len(self.fed), self.key(COHORT, t))
+        line: dict[str, Any] = {"round": t + 1, "cohort": len(ids)}
+        uplink, traffic = Uplink(ids, n=ids, update={}, loss=None, extra={}), NO_TRAFFIC
         if len(ids):
-            joined = int((~progress.clients.seen[ids.cpu()]).sum())
-            states = progress.clients.gather(ids, self.make(progress, local))
-            self._expect(progress, ids)
-            work = CohortRound(
-                task=self.task,
-                local=local,
-                fed=self.fed,
-                down=down,
-                ids=ids,
-                states=states,
-                key=self.key(WORK, progress.round),
-                needs_loss=method.weights.needs_loss,
-                workload=self.workload,
-            )
-            uplink, states = self.engine.round(work)
-            if self.adversary is not None:
-                uplink = self._attacked(self.adversary, method, uplink, down, progress.round)
-            norm = tree.norm(uplink.update)
-            passed = self._gate(method, uplink, states, progress.round, norm)
-            if bool(passed.keeps.all()):
-                progress.clients.scatter(ids, states)
-            else:
-                progress.clients.scatter(ids[passed.keeps], tree.row(states, passed.keeps))
-            traffic = self._traffic(progress.stage, down, uplink, joined)
-            for what in ("left_out", "clipped"):
-                if len(who := getattr(passed, what)):
-                    line[what] = [self.fed.names[i] for i in who.tolist()]
-            if passed.uplink is not uplink:
-                uplink, norm = passed.uplink, tree.norm(passed.uplink.update)
-            standing = method.weights.standing
-            before = standing(progress.server["weighting"], uplink.ids) if standing else None
-            progress.server, weights = server.reduce(
-                method, progress.server, uplink, self.setting, self.key(REDUCE, progress.round)
-            )
-            progress.decision = Decision(uplink.ids, weights, uplink.loss, before)
-            progress.ledger = progress.ledger.record(*traffic)
-            if not method.memory.alone:  # then nobody sends an update
-                line["update_norm"] = float(norm) / max(1, len(uplink.ids)) ** 0.5
-        else:
-            nothing = server.nobody(method, progress.server, ids)
-            progress.server, _ = server.reduce(
-                method, progress.server, nothing, self.setting, self.key(REDUCE, progress.round)
-            )
-            progress.decision = None
-            progress.ledger = progress.ledger.record({}, {})
+            uplink, traffic = self._train(progress, down, ids, line)
+        standing, before = method.weights.standing, None
+        if standing is not None and len(uplink.ids):
+            before = standing(progress.server["weighting"], uplink.ids)
+        progress.server, weights = method.server_half.reduce(
+            progress.server, uplink, self.setting, self.key(REDUCE, t)
+        )
+        progress.decision = Decision(uplink.ids, weights, uplink.loss, before) if len(ids) else None
+        progress.ledger = progress.ledger.record(*traffic)
         progress.round += 1
         progress.history.append(line)
         self._after(progress, line)
+
+    def _train(
+        self, progress: Progress, down: Downlink, ids: Tensor, line: dict[str, Any]
+    ) -> tuple[Uplink, Traffic]:
+        """The cohort's messages, fit for the server, and what was communicated; states are kept."""
+        method, stage, clients = self.method(progress), progress.stage, progress.clients
+        joined = int((~clients.seen[ids.cpu()]).sum())
+        work = CohortRound(
+            task=self.task,
+            local=self.halves[stage],
+            fed=self.fed,
+            down=down,
+            ids=ids,
+            states=clients.gather(ids, self.make(progress, self.halves[stage])),
+            key=self.key(WORK, progress.round),
+            needs_loss=method.weights.needs_loss,
+            workload=self.workload,
+        )
+        self._expect(progress, ids)
+        uplink, states = self.engine.round(work)
+        if self.adversary is not None:
+            lr, key = method.server_opt.lr, self.key(ATTACK, progress.round)
+            uplink = self.adversary.sent(uplink, down["params"], self.task.params, lr, key)
+        robust, names = method.combine.robust, self.fed.names
+        screened = screen(
+            uplink, states, self.diverged, robust, self.adversary, names, progress.round
+        )
+        kept = screened.keeps
+        if kept is None:
+            clients.scatter(ids, states)
+        else:
+            clients.scatter(ids[kept], tree.row(states, kept))
+        line |= screened.report(names)
+        if method.server_half.sends_update:
+            line["update_norm"] = float(screened.norm) / max(1, len(screened.uplink.ids)) ** 0.5
+        shared, private = self.sizes[stage]
+        first = 0 if method.local.keeps_whole_model else private * joined
+        return screened.uplink, round_traffic(down, uplink, shared, first)
 
     def _expect(self, progress: Progress, busy: Tensor) -> None:
         """Who takes part next is known: states that are far away can come while others train."""
@@ -270,17 +271,17 @@ class Training:
 
     def _next_stage(self, progress: Progress) -> None:
         """The next stage starts from what this one ended with; clients start it lazily."""
-        params = server.first_parameters(self.task, progress.server)
+        params = whole_model(self.task, progress.server)
         progress.stage += 1
         progress.stage_began = progress.round
         key = self.key(BEGIN, progress.stage)
-        begun = server.begin(self.method(progress), self.task, params, self.setting, key)
+        begun = self.method(progress).begin(self.task, params, self.setting, key)
         progress.server = {**begun, "privacy": progress.server["privacy"]}  # spent is spent
         progress.clients = self.store(progress)
 
     def make(self, progress: Progress, local: Local) -> Making:
         """How a client makes its state when it first takes part in this stage."""
-        params = server.first_parameters(self.task, progress.server)
+        params = whole_model(self.task, progress.server)
         return Making(
             init=lambda key: local.init(self.task, params, key),
             key=partial(self.key, INIT, progress.stage),
@@ -289,7 +290,7 @@ class Training:
     def models(self, progress: Progress) -> Models:
         """Every client's candidates, as the run stands."""
         method, local = self.method(progress), self.halves[progress.stage]
-        down = server.broadcast(method, progress.server, progress.round, self.setting)
+        down = method.broadcast(progress.server, progress.round, self.setting)
         states = partial(progress.clients.gather, make=self.make(progress, local))
         if local.solve_before_evaluation:
             states = partial(self._solved, progress, local, down, states)
@@ -331,42 +332,3 @@ class Training:
         """Whether clients keep nothing, so that they all predict with the same model."""
         local = self.halves[progress.stage]
         return not tree.leaves(self.make(progress, local)(0))
-
-    def _traffic(
-        self, stage: int, down: Tree, uplink: Uplink, joined: int
-    ) -> tuple[dict[str, int], dict[str, int]]:
-        """Numbers that crossed the network in a round, by direction and layer set."""
-        method, (shared, private) = self.plan.stages[stage].method, self.sizes[stage]
-        cohort = len(uplink.ids)
-        control = {"params", "round", "rounds", "lr"}
-        memory = tree.count({k: v for k, v in down.items() if k not in control})
-        extra = tree.count(uplink.extra) + (cohort if uplink.loss is not None else 0)
-        first = 0 if method.local.keeps_whole_model else private * joined
-        return (
-            _present(shared=shared * cohort, private_start=first, extra=memory * cohort),
-            _present(shared=tree.count(uplink.update), extra=extra),
-        )
-
-    def _attacked(
-        self, adversary: Adversary, method: Method, uplink: Uplink, down: Tree, round: int
-    ) -> Uplink:
-        """What arrives if some of the cohort are malicious."""
-        received = down["params"]
-        start = {k: self.task.params[k] for k in received}
-        key = self.key(ATTACK, round)
-        return adversary.sent(uplink, received, start, method.server_opt.lr, key)
-
-    def _gate(
-        self, method: Method, uplink: Uplink, states: Tree, round: int, norm: Tensor
-    ) -> Passed:
-        """What of a cohort's messages goes on."""
-        if self.adversary is not None:
-            hostile = self.adversary.among(uplink.ids)
-        else:
-            hostile = torch.zeros(len(uplink.ids), dtype=torch.bool, device=uplink.ids.device)
-        robust = method.combine.robust
-        return gate(uplink, states, self.diverged, robust, hostile, self.fed.names, round, norm)
-
-
-def _present(**counts: int) -> dict[str, int]:
-    return {k: v for k, v in counts.items() if v}

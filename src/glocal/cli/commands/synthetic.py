@@ -103,7 +103,7 @@ def makers(path: Path) -> Files:
     from glocal.runs.restore import folders, read
 
     found = [read(folder) for folder in folders(path)]
-    makers = [f for f in found if any(s.method.memory.draw is not None for s in f.plan.stages)]
+    makers = [f for f in found if not f.plan.stages[-1].method.server_half.sends_update]
     if not makers:
         raise GlocalError(
             f"the run in {path} is of {found[0].method}, which makes no examples: give the folder "

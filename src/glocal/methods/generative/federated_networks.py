@@ -23,12 +23,13 @@ from glocal.data.schema import Inputs, known
 from glocal.methods.generative import langevin, networks
 from glocal.methods.generative.input_range import check
 from glocal.methods.generative.server_examples import balanced
+from glocal.methods.generative.synthesis import Message, Synthesis
 from glocal.nn.optim import Optimizer
 from glocal.nn.task import Task
 from glocal.slots.aggregation import weighted_sum
 from glocal.slots.client import Local, Phase
 from glocal.slots.method import Method
-from glocal.slots.server_memory import Memory, Vector
+from glocal.slots.server_memory import Memory
 from glocal.slots.sharing import nothing
 from glocal.slots.weighting import Setting
 
@@ -137,10 +138,10 @@ def travelling(
         solve_before_evaluation=True,  # who never took part can train all the same
         keeps_whole_model=True,
     )
-    return Method(local=local, memory=averaged(name, design), shared=nothing())
+    return Method(local=local, server=averaged(name, design), shared=nothing())
 
 
-def averaged(name: str, design: Design) -> Memory:
+def averaged(name: str, design: Design) -> Synthesis:
     """The server's networks: drawn at the start, moved by the mean change, a source of examples.
 
     Under privacy a client's change of all networks is one vector, and all clients count alike.
@@ -183,8 +184,8 @@ def averaged(name: str, design: Design) -> Memory:
         inputs = known(Inputs.of(fed), name)
         check(fed, inputs, langevin.room(inputs, None, None), name, bounds=False)
 
-    private = Vector(message=flat, like=flat, move=move)
-    return Memory(name, init, broadcast, update, alone=True, draw=draw, vector=private, fits=fits)
+    message = Message(of=flat, like=flat, move=move)
+    return Synthesis(Memory(name, init, broadcast, update), draw, fits, message)
 
 
 def classes_of(nets: Tree, code: int) -> int:

@@ -17,7 +17,8 @@ from glocal.data.schema import Inputs, known
 from glocal.methods.generative import langevin
 from glocal.methods.generative.energy import mixture_gradient, weighted_gradient
 from glocal.methods.generative.input_range import check
-from glocal.slots.server_memory import Memory, Vector
+from glocal.methods.generative.synthesis import Message, Synthesis
+from glocal.slots.server_memory import Memory
 from glocal.slots.weighting import Setting
 
 
@@ -70,7 +71,7 @@ class Moves:
         return kept if words is None else torch.where(words, x.clamp(0.0, 1.0), kept)
 
 
-def examples(name: str, moves: Moves) -> Memory:
+def examples(name: str, moves: Moves) -> Synthesis:
     """A server's state of M = classes · ``per_class`` labelled examples, which begin as noise.
 
     Clients send ``extra["score"]`` [M], what stands for −E, and ``extra["gradient"]`` [M, …].
@@ -118,12 +119,12 @@ def examples(name: str, moves: Moves) -> Memory:
         if moves.boxed:
             check(fed, inputs, moves.room(inputs), name, bounds=True)
 
-    private = Vector(
-        message=lambda extra: {"v": weighted_gradient(extra["score"], extra["gradient"])},
+    message = Message(
+        of=lambda extra: {"v": weighted_gradient(extra["score"], extra["gradient"])},
         like=lambda state: {"v": state["x"]},
         move=lambda state, mean, setting, key: moved(state, mean["v"], setting, key),
     )
-    return Memory(name, init, broadcast, update, alone=True, draw=draw, vector=private, fits=fits)
+    return Synthesis(Memory(name, init, broadcast, update), draw, fits, message)
 
 
 def balanced(classes: int, per_class: int, device: torch.device) -> Tensor:

@@ -28,7 +28,6 @@ from glocal.nn.task import Task
 from glocal.slots.client import Local, Phase, Step
 from glocal.slots.method import Plan, Stage
 from glocal.slots.sharing import size_by_part
-from glocal.training import server
 from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Progress, Training
 from glocal.training.sampling import Among, Fraction
@@ -169,7 +168,7 @@ def own_training(joint: Training, progress: Progress, epochs: int) -> Models:
     task, method = joint.task, joint.method(progress)
     local = method.client_half(task)
     held = frozenset() if local is method.local else method.shared_names(task)
-    down = server.broadcast(method, progress.server, progress.round, joint.setting)
+    down = method.broadcast(progress.server, progress.round, joint.setting)
     newcomer = torch.tensor([len(joint.fed) - 1], device=joint.fed.x.device)
     states = progress.clients.gather(newcomer, joint.make(progress, local))
     work = CohortRound(
