@@ -142,12 +142,12 @@ def judged(case: Case, task: Task, fed: Any, repeats: int) -> dict[str, float]:
     rows, _ = padded_rows(fed.train, torch.arange(case.clients, device=device))
 
     def called() -> None:  # what an engine looks at for the first time is not captured
-        engines.Vectorised().evaluate(task.marks, stacked, fed.x, fed.y, rows)
+        engines.Vectorised().evaluate(task.example_metrics, stacked, fed.x, fed.y, rows)
 
     engine = engines.Vectorised()
 
     def captured() -> None:
-        engine.evaluate(task.marks, stacked, fed.x, fed.y, rows)
+        engine.evaluate(task.example_metrics, stacked, fed.x, fed.y, rows)
 
     found = {}
     for name, one in (("called", called), ("captured", captured)):

@@ -36,7 +36,7 @@ from glocal import federation, load
 from glocal.core import rng, tree
 from glocal.data.federation import Federation
 from glocal.engines import Sequential, Vectorised
-from glocal.evaluation import synthetic_data as judge
+from glocal.evaluation import synthetic_data
 from glocal.evaluation.communication import Ledger
 from glocal.evaluation.evaluate import outcomes
 from glocal.experiment import contact_sheet as sheet
@@ -116,7 +116,7 @@ class Judge:
         fed = given.fed
         n = len(fed.train.rows)
         size, passes = (256, 4) if n > 10_000 else (64, 40)
-        self.real = judge.trained_on(
+        self.real = synthetic_data.train_classifier(
             self.task,
             fed.x[fed.train.rows],
             fed.y[fed.train.rows],
@@ -124,8 +124,8 @@ class Judge:
             batch_size=size,
             steps=passes * -(-n // size),
         ).w
-        self.features = judge.features(self.task, self.real, self.test[0])
-        reached = judge.accuracy(self.task, self.real, *self.test)
+        self.features = synthetic_data.features(self.task, self.real, self.test[0])
+        reached = synthetic_data.accuracy(self.task, self.real, *self.test)
         self.facts = {
             "judge": asked.judge,
             "judge_on_real": reached,
@@ -135,14 +135,14 @@ class Judge:
 
     def figures(self, x: Tensor, y: Tensor) -> dict[str, float]:
         """Of a set of examples."""
-        learned = judge.trained_on(self.task, x, y, rng.fold(self.key, 1))
-        made = judge.features(self.task, self.real, x)
+        learned = synthetic_data.train_classifier(self.task, x, y, rng.fold(self.key, 1))
+        made = synthetic_data.features(self.task, self.real, x)
         return {
-            "synthetic_accuracy": judge.accuracy(self.task, learned.w, *self.test),
+            "synthetic_accuracy": synthetic_data.accuracy(self.task, learned.w, *self.test),
             "steps": learned.steps,
             "converged": learned.converged,
-            "frechet": judge.frechet(made, self.features),
-            "real_model_agrees": judge.accuracy(self.task, self.real, x, y),
+            "frechet": synthetic_data.frechet(made, self.features),
+            "real_model_agrees": synthetic_data.accuracy(self.task, self.real, x, y),
         }
 
 
@@ -317,8 +317,8 @@ class Bench:
             "params_down_a_round": sum(progress.ledger.down[-1].values()) // len(fed),
             # FedAvg sends its whole network, here the clients' one, both ways.
             "fedavg_params_up_a_round": tree.count(training.task.params),
-            "nearness": judge.nearness(x, trained, held, judged.key),
-            "membership": judge.membership(x, trained, held),
+            "nearness": synthetic_data.nearness(x, trained, held, judged.key),
+            "membership": synthetic_data.membership(x, trained, held),
             "seconds": {k: round(v, 1) for k, v in self.spent.items()},
             "seconds_a_round": self.spent["train"] / max(1, progress.round),
             "machine": torch.cuda.get_device_name() if asked.device == "cuda" else "cpu",

@@ -104,14 +104,14 @@ def test_json_to_stdout_is_nothing_but_json(glocal):
 
 
 def test_lists_name_everything_registered(glocal):
-    from glocal.data import partitions, sources
+    from glocal.data import list_datasets, list_partitions
     from glocal.methods import BASES, FILLERS
     from glocal.nn.models import REGISTRY
 
     _, out, _ = glocal("methods")
     assert all(name in out for name in [*BASES, *FILLERS, *REGISTRY])
     _, out, _ = glocal("data")
-    assert all(name in out for name in [*partitions(), *sources()])
+    assert all(name in out for name in [*list_partitions(), *list_datasets()])
 
 
 def test_data_draws_the_partition(glocal):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glocal.core.errors import GlocalError
-from glocal.data import Federation, federation, load, sources
+from glocal.data import Federation, federation, list_datasets, load
 from glocal.data.split import Split, arcs
 
 few = settings(max_examples=25, deadline=None)
@@ -201,7 +201,7 @@ def test_digits() -> None:
     assert len(fed) == 20
     assert fed.label_shift_only
     assert fed.describe["partition"] == "dirichlet(0.3)"
-    assert "digits" in sources()
+    assert "digits" in list_datasets()
 
 
 def test_a_thousand_clients() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glocal.core.errors import GlocalError
-from glocal.data import partitions
+from glocal.data import list_partitions
 from glocal.data.partition import Partition, make
 
 SPECS = [
@@ -243,7 +243,7 @@ def test_sequences_have_no_class_to_deal_by() -> None:
 
 
 def test_every_partition_has_a_line() -> None:
-    listed = partitions()
+    listed = list_partitions()
     assert set(listed) == {
         *("iid", "shards", "classes", "dirichlet", "dirichlet-clients", "quantity", "by")
     }

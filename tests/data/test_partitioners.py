@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glocal.core.errors import GlocalError
-from glocal.data.partition import Partition, make, partitions
+from glocal.data.partition import Partition, list_partitions, make
 
 some = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -29,7 +29,7 @@ SPECS = {
 
 
 def test_none_is_missing() -> None:
-    assert SPECS.keys() == partitions().keys()
+    assert SPECS.keys() == list_partitions().keys()
 
 
 def deal(spec: str, n: int, clients: int, classes: int, seed: int) -> Partition | None:

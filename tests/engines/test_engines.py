@@ -256,9 +256,9 @@ def test_examine_looks_at_each_model_on_its_own_rows(
     task, fed = job.task, job.fed
     models = tree.stack([tree.map(lambda x, i=i: x * i, task.params) for i in range(3)])
     rows = torch.tensor([[0, 3, 5, 9, 1], [2, 2, 2, 8, 7], [4, 1, 0, 6, 3]])
-    found = engine.evaluate(task.marks, models, fed.x, fed.y, rows)
+    found = engine.evaluate(task.example_metrics, models, fed.x, fed.y, rows)
     for i in range(3):
-        expected = task.marks(tree.row(models, i), fed.x[rows[i]], fed.y[rows[i]])
+        expected = task.example_metrics(tree.row(models, i), fed.x[rows[i]], fed.y[rows[i]])
         torch.testing.assert_close(found["loss"][i], expected["loss"])
         assert torch.equal(found["correct"][i], expected["correct"])
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from glocal.core.errors import GlocalError
-from glocal.evaluation.paired_test import judge, paired_interval, pool, pool_weights
+from glocal.evaluation.paired_test import compare, compare_repeats, paired_interval, pool_weights
 
 signed = st.lists(
     st.tuples(st.sampled_from([0.3, 0.7, 1.0, 1.9]), st.sampled_from([-1.0, 0.0, 1.0])),
@@ -79,7 +79,7 @@ def test_signs_all_one_way_reach_the_sum() -> None:
 def test_without_discordant_examples_there_is_no_evidence() -> None:
     for a in (np.zeros(7), np.zeros(0)):
         assert str(paired_interval(a)) == "(0.0, 0.0)"
-    verdict = judge(np.ones(7), np.ones(7))
+    verdict = compare(np.ones(7), np.ones(7))
     assert (verdict.benefit, verdict.low, verdict.high) == (0.0, 0.0, 0.0)
     assert verdict.verdict == "undecided"
 
@@ -134,7 +134,7 @@ def errors(
     assert np.dot(shares, np.subtract(win, loss)) == pytest.approx(0)
     rng = np.random.default_rng(0)
     weight, gain, lose = (np.repeat(x, n) for x in (np.array(shares) / n, win, loss))
-    given = [judge(*draw(rng, weight, gain, lose), weight).verdict for _ in range(draws)]
+    given = [compare(*draw(rng, weight, gain, lose), weight).verdict for _ in range(draws)]
     return given.count("better off") / draws, given.count("worse off") / draws
 
 
@@ -194,51 +194,51 @@ def test_coverage_given_the_magnitudes(p: float) -> None:
 def test_verdicts_by_hand() -> None:
     """Five to nothing is p = 1/16 (two-sided), four to nothing 1/8."""
     right, wrong = np.array([1.0] * 5 + [0.0] * 5), np.zeros(10)
-    better = judge(right, wrong)
+    better = compare(right, wrong)
     assert (better.verdict, better.benefit, better.high) == ("better off", 0.5, 0.5)
     assert better.low == pytest.approx((2 * 0.05**0.2 - 1) / 2)
-    worse = judge(torch.tensor(wrong), torch.tensor(right))
+    worse = compare(torch.tensor(wrong), torch.tensor(right))
     assert (worse.verdict, worse.benefit) == ("worse off", -0.5)
     assert worse.high == pytest.approx(-better.low)
-    assert judge(right, np.eye(10)[0]).verdict == "undecided"
-    assert judge(right, wrong, level=0.95).verdict == "undecided"
+    assert compare(right, np.eye(10)[0]).verdict == "undecided"
+    assert compare(right, wrong, level=0.95).verdict == "undecided"
 
 
 def test_booleans_and_constant_weights_change_nothing() -> None:
     correct, alone = torch.tensor([True, True, False]), torch.tensor([False, True, True])
-    assert judge(correct, alone) == judge(correct, alone, torch.full((3,), 7.0))
+    assert compare(correct, alone) == compare(correct, alone, torch.full((3,), 7.0))
 
 
 def test_weighted_benefit_and_the_example_counted_against() -> None:
     """Weights 3 and nine 1: the ends are those with one more example of weight 3 against them."""
-    v = judge([1.0] * 6 + [0.0] * 4, [0.0] * 9 + [1.0], [3] + [1] * 9)
+    v = compare([1.0] * 6 + [0.0] * 4, [0.0] * 9 + [1.0], [3] + [1] * 9)
     a = np.array([3, 1, 1, 1, 1, 1, -1]) / 12
     assert v.benefit == pytest.approx(7 / 12)
     assert v.low == pytest.approx(paired_interval(np.append(a, -1 / 4))[0])
     assert v.high == pytest.approx(paired_interval(np.append(a, 1 / 4))[1])
-    assert judge([1, 1], [0, 0], [3, 1]).high == 1.0, "no benefit is more than one"
-    assert judge([1, 1, 0], [0, 0, 1], [3, 3, 0]) == judge([1, 1], [0, 0])
+    assert compare([1, 1], [0, 0], [3, 1]).high == 1.0, "no benefit is more than one"
+    assert compare([1, 1, 0], [0, 0, 1], [3, 3, 0]) == compare([1, 1], [0, 0])
 
 
 def test_shares_of_sequences() -> None:
-    v = judge([0.5, 0.75, 1.0], [0.25, 0.25, 0.25])
+    v = compare([0.5, 0.75, 1.0], [0.25, 0.25, 0.25])
     assert v.benefit == pytest.approx(0.5)
     assert v.low == pytest.approx(paired_interval(np.array([1.0, 2.0, 3.0]) / 12)[0])
-    weighted = judge([0.5, 0.5], [0.25, 0.25], [1, 3])
+    weighted = compare([0.5, 0.5], [0.25, 0.25], [1, 3])
     assert weighted.low == pytest.approx(paired_interval([1 / 16, 3 / 16, -3 / 16])[0])
 
 
 def test_no_test_examples_no_verdict() -> None:
-    for v in (judge([], []), judge([1.0], [0.0], [0.0]), pool([])):
+    for v in (compare([], []), compare([1.0], [0.0], [0.0]), compare_repeats([])):
         assert math.isnan(v.benefit)
         assert v.verdict == "undecided"
 
 
 def test_bad_input_is_refused() -> None:
     with pytest.raises(GlocalError, match="shapes"):
-        judge([1, 0], [1])
+        compare([1, 0], [1])
     with pytest.raises(GlocalError, match="between 0 and 1"):
-        judge([1], [1], level=90)
+        compare([1], [1], level=90)
 
 
 # --- repeats ------------------------------------------------------------------------------------
@@ -246,26 +246,31 @@ def test_bad_input_is_refused() -> None:
 
 def test_one_repeat_is_judge() -> None:
     correct, alone = np.array([1, 1, 0, 1.0]), np.array([0, 0, 0, 1.0])
-    assert pool([(np.array([9, 4, 7, 1]), correct, alone, None)]) == judge(correct, alone)
+    assert compare_repeats([(np.array([9, 4, 7, 1]), correct, alone, None)]) == compare(
+        correct, alone
+    )
 
 
 def test_the_same_examples_again_add_no_evidence() -> None:
     ids, correct, alone = np.arange(4), np.ones(4), np.zeros(4)
-    once, again = pool([(ids, correct, alone, None)]), pool([(ids, correct, alone, None)] * 5)
+    once, again = (
+        compare_repeats([(ids, correct, alone, None)]),
+        compare_repeats([(ids, correct, alone, None)] * 5),
+    )
     assert (again.benefit, again.verdict) == (once.benefit, once.verdict) == (1.0, "undecided")
     assert again.low == pytest.approx(once.low)
 
 
 def test_distinct_examples_add_evidence() -> None:
     repeats = [(np.arange(4) + 4 * r, np.ones(4), np.zeros(4), None) for r in range(2)]
-    assert pool(repeats).verdict == "better off"
+    assert compare_repeats(repeats).verdict == "better off"
 
 
 def test_what_cancels_between_repeats_is_no_vote() -> None:
     """Row 0 is won and lost; rows 1 and 2 are won once each of the two times they come."""
     one = (np.array([0, 1, 2]), np.array([1, 1, 1]), np.array([0, 0, 0]), None)
     two = (np.array([2, 1, 0]), np.array([1, 1, 0]), np.array([0, 0, 1]), None)
-    v = pool([one, two])
+    v = compare_repeats([one, two])
     assert v.benefit == pytest.approx((1 + 1 / 3) / 2)
     assert v.low == pytest.approx((2 * math.sqrt(0.05) - 1) * 2 / 3)
 
@@ -273,7 +278,7 @@ def test_what_cancels_between_repeats_is_no_vote() -> None:
 def test_rounding_errors_are_no_votes() -> None:
     """.1 + .2 − .3 is not quite zero; six rows of it would be six votes."""
     ids, alone = np.arange(6), np.full(6, 0.5)
-    v = pool([(ids, alone + d, alone, None) for d in (0.1, 0.2, -0.3)])
+    v = compare_repeats([(ids, alone + d, alone, None) for d in (0.1, 0.2, -0.3)])
     assert (v.low, v.high, v.verdict) == (0.0, 0.0, "undecided")
 
 
@@ -283,7 +288,7 @@ def test_benefit_is_the_mean_over_repeats_that_tested_something() -> None:
         (np.arange(10, 14), np.array([1, 0, 0, 0]), np.zeros(4), None),
         (np.zeros(0), np.zeros(0), np.zeros(0), None),
     ]
-    assert pool(repeats).benefit == pytest.approx((1 / 2 + 1 / 4) / 2)
+    assert compare_repeats(repeats).benefit == pytest.approx((1 / 2 + 1 / 4) / 2)
 
 
 # --- pooled test set ----------------------------------------------------------------------------

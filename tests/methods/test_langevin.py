@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glocal.core import rng
-from glocal.data.schema import Inputs
+from glocal.data.schema import Schema
 from glocal.methods.generative import energy, langevin
 from glocal.methods.support import simplex
 
@@ -58,7 +58,7 @@ def test_schedules() -> None:
 
 
 def test_categories_stay_on_their_simplex_and_numbers_in_their_box() -> None:
-    room = langevin.room(Inputs((6,), 2, ((1, 4),)), None, None)
+    room = langevin.room(Schema((6,), 2, ((1, 4),)), None, None)
     x = 3 * rng.normal(rng.key(3), (50, 6))
     inside = room.nearest(x)
     want = torch.stack([simplex.project(row) for row in x[:, 1:4]])
@@ -72,7 +72,7 @@ def test_categories_stay_on_their_simplex_and_numbers_in_their_box() -> None:
 
 
 def test_of_equal_shares_one_word_is_chosen() -> None:
-    room = langevin.room(Inputs((4,), 2, ((1, 4),)), None, None)
+    room = langevin.room(Schema((4,), 2, ((1, 4),)), None, None)
     tied = torch.tensor([[9.0, 0.4, 0.4, 0.2], [9.0, 0.0, 0.0, 0.0]])
     assert room.decided(tied).tolist() == [[9.0, 1.0, 0.0, 0.0]] * 2
 

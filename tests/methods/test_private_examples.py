@@ -16,7 +16,7 @@ import toys
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Tree, Uplink
-from glocal.data.schema import Inputs
+from glocal.data.schema import Schema
 from glocal.engines import Vectorised
 from glocal.methods import resolve
 from glocal.methods.generative.energy import weighted_gradient
@@ -33,7 +33,7 @@ from glocal.training.sampling import Poisson, Sampler
 
 BARE = "fedevg(spc={},beta=1,beta_schedule=constant,delta=0,boxed=false,clip=none)"
 """x ← x − g and nothing else."""
-INPUTS = Inputs((2, 3), 3)
+INPUTS = Schema((2, 3), 3)
 
 
 def begun(spec: str, setting: Setting) -> tuple[Method, Tree]:
@@ -119,7 +119,7 @@ def test_noise_of_the_stated_size(where: str, times: int) -> None:
 
 def test_the_sum_by_hand() -> None:
     """exp(1) · (3, 4) and exp(−1) · (3, 4), the first clipped to 5: sum (3, 4) (1 + 1/e), m = 4."""
-    setting = Setting(4, 1.0, 5, "all", Inputs((2,), 1))
+    setting = Setting(4, 1.0, 5, "all", Schema((2,), 1))
     method, state = begun(f"{BARE.format(1)}+dp(clip=5,noise=0)", setting)
     sent = {
         "score": torch.tensor([[1.0], [-1.0]]),

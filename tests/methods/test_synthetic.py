@@ -19,10 +19,10 @@ from glocal import federation
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
-from glocal.data.schema import Inputs
+from glocal.data.schema import Schema
 from glocal.engines import Engine, Vectorised
 from glocal.engines.batching import plan
-from glocal.evaluation import synthetic_data as judge
+from glocal.evaluation import synthetic_data
 from glocal.experiment.synthetic import figures
 from glocal.methods import resolve
 from glocal.methods.fedcvae import negative_elbo
@@ -125,7 +125,7 @@ def test_a_client_sends_energies_and_gradients_and_nothing_else() -> None:
 def pictures() -> Federation:
     """As ``images``, with pixels from 0 to 1."""
     fed = images()
-    return replace(fed, x=torch.sigmoid(fed.x), uncut=None)
+    return replace(fed, x=torch.sigmoid(fed.x), unsplit=None)
 
 
 def resolve_draw(training: Any, done: Any) -> tuple[Tensor, Tensor]:
@@ -195,8 +195,8 @@ def test_tables_keep_numbers_in_bounds_and_categories_whole() -> None:
     settings = {"task": task, "fed": fed, "sampler": Fixed(3)}
     for spec in ("fedevg(spc=4)", "fedcvae(spc=4,width=1)", "fedcgan(spc=4,width=1)"):
         training, done = trained(spec, Vectorised(), **settings)
-        assert training.setting.inputs is not None
-        assert training.setting.inputs.categories == ((1, 4),)
+        assert training.setting.schema is not None
+        assert training.setting.schema.categories == ((1, 4),)
         x, _ = resolve_draw(training, done)
         assert x[:, 1:4].sum(1).tolist() == [1] * 8
         assert x[:, 1:4].unique().tolist() == [0, 1]
@@ -211,7 +211,7 @@ def test_only_words_are_categories_whatever_a_column_is_called() -> None:
         "label": [i % 2 for i in range(60)],
         "site": [i % 3 for i in range(60)],
     }
-    inputs = Inputs.of(federation(table, "label", "site"))
+    inputs = Schema.of(federation(table, "label", "site"))
     assert inputs.categories == ((1, 3), (3, 6))
 
 
@@ -431,8 +431,10 @@ def test_a_set_is_judged_on_the_central_test_data_where_there_is_some() -> None:
 def test_a_model_without_a_linear_layer_keeps_its_examples(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    learn = judge.trained_on
-    monkeypatch.setattr(judge, "trained_on", lambda *a, **k: learn(*a, **{**k, "steps": 5}))
+    learn = synthetic_data.train_classifier
+    monkeypatch.setattr(
+        synthetic_data, "train_classifier", lambda *a, **k: learn(*a, **{**k, "steps": 5})
+    )
 
     class Convolved(nn.Module):
         def __init__(self) -> None:

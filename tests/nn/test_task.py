@@ -121,7 +121,7 @@ def test_augmentation_is_in_training_alone() -> None:
     expected = torch.log(torch.tensor(3.0))
     torch.testing.assert_close(task.loss(task.params, batch(), KEY), expected)
     task.predict(task.params, X)
-    task.marks(task.params, X, Y)
+    task.example_metrics(task.params, X, Y)
     assert len(seen) == 1
 
 
@@ -196,10 +196,10 @@ def test_marks_and_answers_by_hand() -> None:
     task = Task(nn.Linear(2, 2, bias=False))
     w = {"weight": torch.eye(2)}
     x, y = torch.tensor([[2.0, 0.0], [0.0, 2.0], [2.0, 0.0]]), torch.tensor([0, 1, 1])
-    marks = task.marks(w, x, y)
+    marks = task.example_metrics(w, x, y)
     assert marks["correct"].tolist() == [1, 1, 0]
     torch.testing.assert_close(marks["loss"], functional.cross_entropy(x, y, reduction="none"))
-    assert torch.equal(task.answers(w, x, y)["logits"], x)
+    assert torch.equal(task.example_logits(w, x, y)["logits"], x)
 
 
 def test_of_sequences_a_mark_is_a_share_and_a_loss_a_mean() -> None:
@@ -209,7 +209,11 @@ def test_of_sequences_a_mark_is_a_share_and_a_loss_a_mean() -> None:
     each = cross_entropy(logits, y)
     torch.testing.assert_close(each[1], functional.cross_entropy(logits[1], y[1]))
     task = Task(nn.Linear(5, 5, bias=False))
-    assert task.marks({"weight": torch.eye(5)}, logits, y)["correct"].tolist() == [0.5, 1, 1]
+    assert task.example_metrics({"weight": torch.eye(5)}, logits, y)["correct"].tolist() == [
+        0.5,
+        1,
+        1,
+    ]
 
 
 def test_a_vectorised_step_is_that_of_each_client(task: Task) -> None:

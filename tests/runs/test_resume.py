@@ -17,8 +17,7 @@ import torch
 
 import glocal
 from glocal.cli import app as cli
-from glocal.core import interrupts as stopping
-from glocal.core import tree
+from glocal.core import interrupts, tree
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.experiment.baseline import measure
@@ -103,13 +102,13 @@ def test_a_second_signal_stops_at_once_and_nothing_is_lost(
     assert command("run", "fedavg", *SMALL, "--out", "whole")[0] == 0
     with monkeypatch.context() as patch:
         stop_after(patch, 3)
-        note = stopping._note
+        note = interrupts._record
 
         def twice(number: int, frame: Any) -> None:
             note(number, frame)
             note(number, frame)
 
-        patch.setattr(stopping, "_note", twice)
+        patch.setattr(interrupts, "_record", twice)
         code, _, err = command("run", "fedavg", *SMALL, "--out", "a")
     assert code == 130
     assert "glocal resume a" in err

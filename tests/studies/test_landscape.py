@@ -45,7 +45,7 @@ def test_the_models_own_losses_are_found_at_their_coordinates(method: str, point
     run = fit(method, digits(), yardstick=UNUSED, **QUICK)
     t = finished(run).training
     rows = digits().val.rows
-    marks = t.task.marks(run.model, digits().x[rows], digits().y[rows])
+    marks = t.task.example_metrics(run.model, digits().x[rows], digits().y[rows])
     assert found["points"][0]["loss"] == pytest.approx(float(marks["loss"].mean()), rel=1e-4)
     assert found["points"][0]["accuracy"] == pytest.approx(float(marks["correct"].mean()), abs=1e-6)
     for edge in found["edges"]:
@@ -65,7 +65,7 @@ def test_clients_points_are_the_two_largest_clients_own_models() -> None:
     assert found["points"][1]["name"] == f"client {digits().names[first]}"
     own = tree.row(run.states["l"], first)
     rows = digits().val.rows
-    loss = t.task.marks(own, digits().x[rows], digits().y[rows])["loss"].mean()
+    loss = t.task.example_metrics(own, digits().x[rows], digits().y[rows])["loss"].mean()
     assert found["points"][1]["loss"] == pytest.approx(float(loss), rel=1e-4)
 
 

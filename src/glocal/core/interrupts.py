@@ -1,59 +1,58 @@
-"""Stopping gently: Ctrl-C (or a scheduler's SIGTERM) lets the round that goes on come to its end.
+"""Graceful stops: on Ctrl-C or a scheduler's SIGTERM the current round is finished first.
 
-Within :func:`gently` the first signal is only noted, and whoever trains asks :func:`asked` after
-each round, writes down where it stands and raises :class:`Stopped`. A second signal, or one outside
-such a section, ends at once.
+Within :func:`graceful` the first signal is only recorded. The training loop calls
+:func:`stop_requested` after each round, writes a checkpoint and raises :class:`Stopped`. A second
+signal, or one outside of such a section, interrupts at once.
 """
 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from glocal.core.progress import print_note
+
 
 class Stopped(KeyboardInterrupt):
-    """Somebody asked to stop, and all that was done is on disk."""
+    """A stop was requested, and everything up to here is on disk."""
 
 
-_asked = 0
-"""The signal that asked; 0: none."""
+_received = 0
+"""The signal that was received; 0 if there was none."""
 
 
-def asked() -> bool:
-    """Whether somebody asked to stop."""
-    return _asked != 0
+def stop_requested() -> bool:
+    """Whether a signal was received."""
+    return _received != 0
 
 
-def code() -> int:
-    """The exit code, by the signal that asked."""
-    return 128 + (_asked or signal.SIGINT)
+def exit_code() -> int:
+    """The exit code that belongs to the signal."""
+    return 128 + (_received or signal.SIGINT)
 
 
 @contextmanager
-def gently() -> Iterator[None]:
-    """Note the first signal instead of being interrupted by it."""
-    global _asked
-    _asked = 0
+def graceful() -> Iterator[None]:
+    """Record the first signal instead of being interrupted by it."""
+    global _received
+    _received = 0
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
+        yield  # only the main thread may handle signals
         return
-    before = {s: signal.signal(s, _note) for s in (signal.SIGINT, signal.SIGTERM)}
+    previous = {s: signal.signal(s, _record) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-def _note(number: int, frame: FrameType | None) -> None:
-    global _asked
-    if _asked:
+def _record(number: int, frame: FrameType | None) -> None:
+    global _received
+    if _received:
         raise KeyboardInterrupt
-    _asked = number
-    print(
-        "glocal: stopping after this round; once more stops at once.", file=sys.stderr, flush=True
-    )
+    _received = number
+    print_note("stopping after this round; once more stops at once.")

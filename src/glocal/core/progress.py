@@ -1,4 +1,4 @@
-"""Bars on a terminal for whatever takes long; silence elsewhere."""
+"""Progress bars on a terminal, nothing elsewhere, and notes on stderr."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Report = Callable[[str, int, int], None]
-"""What is going on, how much of it is done, and how much there is."""
+"""A function of what is going on, how much of it is done, and how much there is."""
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Say nothing."""
+    """Report nothing."""
 
 
 @contextmanager
 def reporter(progress: bool | Report | None) -> Iterator[Report]:
-    """The report to call: bars if asked for or, by default, if stderr is a terminal."""
+    """Yield the function to call: it draws bars if asked to or, by default, on a terminal."""
     if callable(progress):
         yield progress
         return
@@ -32,21 +32,16 @@ def reporter(progress: bool | Report | None) -> Iterator[Report]:
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Remaining())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        shown: dict[str, int] = {}
+        bar_ids: dict[str, int] = {}
 
         def report(what: str, done: int, total: int) -> None:
-            if what not in shown:
-                shown[what] = bars.add_task(what, total=total)
-            bars.update(shown[what], completed=done)  # type: ignore[arg-type]
+            if what not in bar_ids:
+                bar_ids[what] = bars.add_task(what, total=total)
+            bars.update(bar_ids[what], completed=done)  # type: ignore[arg-type]
 
         yield report
 
 
-def say(text: str) -> None:
-    """A line on stderr about something that happens once, such as a download."""
-    print(f"glocal: {text}", file=sys.stderr, flush=True)
-
-
-def to_stderr(text: str) -> None:
-    """Say it there."""
+def print_note(text: str) -> None:
+    """Print a line on stderr about something that happens once, such as a download."""
     print(f"glocal: {text}", file=sys.stderr, flush=True)

@@ -1,9 +1,9 @@
 """Federations: clients' data, how it is dealt among them, and where it comes from."""
 
-from glocal.data.datasets.registry import sources
+from glocal.data.datasets.registry import list_datasets
 from glocal.data.federation import ClientData, Federation, federation
 from glocal.data.loading import load
-from glocal.data.partition import partitions
+from glocal.data.partition import list_partitions
 from glocal.data.split import Split
 
 __all__ = [
@@ -11,7 +11,7 @@ __all__ = [
     "Federation",
     "Split",
     "federation",
+    "list_datasets",
+    "list_partitions",
     "load",
-    "partitions",
-    "sources",
 ]

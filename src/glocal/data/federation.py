@@ -21,7 +21,7 @@ from glocal.data import validation as check
 from glocal.data.partition import Partition, column_of, make, natural
 from glocal.data.split import Split, cut
 from glocal.data.transforms import Transform, apply
-from glocal.data.unsplit import Uncut, standardise, strata
+from glocal.data.unsplit import UnsplitData, standardise, strata
 
 Pair = tuple[Tensor, Tensor]
 
@@ -55,7 +55,7 @@ class Federation:
     """Whether clients differ in label shares or size alone: then a pooled test set can judge."""
     describe: dict[str, Any]
     """Where the data came from and how it was dealt and cut; goes into files as JSON."""
-    uncut: Uncut | None = None
+    unsplit: UnsplitData | None = None
     """What other folds are cut from; none if the splits were ready-made."""
     central: Pair | None = None
     """A test set ``(x, y)`` that is no client's, such as MNIST's official one, if there is one."""
@@ -97,11 +97,11 @@ class Federation:
 
         The test sets of the first ⌊1 / test share⌋ folds have no example in common.
         """
-        if self.uncut is None:
+        if self.unsplit is None:
             raise GlocalError("this federation came with its splits, so it has no other folds.")
         # What is the same in every fold is already in place.
-        made = replace(_cut(self.uncut, integer(r, "the fold", 0)), central=self.central)
-        if self.uncut.numeric is None:
+        made = replace(_cut(self.unsplit, integer(r, "the fold", 0)), central=self.central)
+        if self.unsplit.numeric is None:
             made = replace(made, x=self.x)
         return made.to(self.x.device)
 
@@ -194,7 +194,7 @@ def federation(
         central = check.central(central, inputs, classes)
         extra["central"] = len(central[0])
     dealt = _deal(labels, clients, partition, seed, columns)
-    data = Uncut(
+    data = UnsplitData(
         x=inputs,
         y=labels,
         seen=labels,
@@ -239,7 +239,7 @@ def _deal(
     return natural(clients, len(y))
 
 
-def _cut(data: Uncut, fold: int) -> Federation:
+def _cut(data: UnsplitData, fold: int) -> Federation:
     """One fold of the data."""
     train, val, test = cut(data.rows, strata(data.y), data.shares, data.seed, fold)
     y_train = data.y.clone()
@@ -256,6 +256,6 @@ def _cut(data: Uncut, fold: int) -> Federation:
         test=test,
         label_shift_only=data.label_shift_only,
         describe={**data.describe, "fold": fold},
-        uncut=data,
+        unsplit=data,
         central=data.central,
     )

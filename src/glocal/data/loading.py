@@ -31,9 +31,9 @@ def load(
     """A federation from a data set's name, or from a ``.csv`` or ``.npz`` file.
 
     Args:
-        name: one of :func:`sources`, such as ``mnist`` or ``mnist(examples=6000)``, or a path. A
-            ``.csv`` has a header; an ``.npz`` has the arrays ``x`` and ``y``, and ``client`` if the
-            data has clients of its own.
+        name: one of :func:`list_datasets`, such as ``mnist`` or ``mnist(examples=6000)``, or a
+            path. A ``.csv`` has a header; an ``.npz`` has the arrays ``x`` and ``y``, and
+            ``client`` if the data has clients of its own.
         clients: how many, where a partition deals the rows.
         partition: how to deal them. None is the data's own clients, in any number, where it has
             some, and else ``dirichlet(0.3)``.

@@ -69,7 +69,7 @@ def make(
         owner = torch.from_numpy(PARTITIONS[name](labels.numpy(), K, gen, *args, **kwargs))
         names = tuple(str(k) for k in range(K))
     else:
-        raise unknown("partition", name, partitions())
+        raise unknown("partition", name, list_partitions())
     return _collect(owner, names, label_shift_only=column is None)
 
 
@@ -89,7 +89,7 @@ def _collect(owner: Tensor, names: tuple[str, ...], label_shift_only: bool) -> P
     )
 
 
-def partitions() -> dict[str, str]:
+def list_partitions() -> dict[str, str]:
     """Every partition by name, with a line about it."""
     return {name: first_line(f) for name, f in [*PARTITIONS.items(), ("by", by)]}
 

@@ -15,7 +15,7 @@ from glocal.data.federation import Federation
 
 
 @dataclass(frozen=True)
-class Inputs:
+class Schema:
     """Shape of an example, number of classes, and which columns of a table belong together."""
 
     shape: tuple[int, ...]
@@ -26,7 +26,7 @@ class Inputs:
     """Whether inputs are numbers; if not, token ids, or labels are sequences."""
 
     @classmethod
-    def of(cls, fed: Federation) -> Inputs:
+    def of(cls, fed: Federation) -> Schema:
         """The schema of a federation."""
         shape = tuple(int(size) for size in fed.x.shape[1:])
         numbers = fed.x.is_floating_point() and fed.y.dim() == 1
@@ -39,7 +39,7 @@ class Inputs:
         return len(self.shape) == 3
 
 
-def known(inputs: Inputs | None, who: str) -> Inputs:
+def numeric_schema(inputs: Schema | None, who: str) -> Schema:
     """The schema; refuses where there is none, or examples are not numbers."""
     if inputs is None or not inputs.numbers:
         raise GlocalError(

@@ -23,7 +23,7 @@ from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.spec import Call, parse_call
 from glocal.core.validation import check_call, integer, real
 from glocal.data.split import keyed
-from glocal.data.unsplit import Uncut
+from glocal.data.unsplit import UnsplitData
 
 Who = int | float | str | Call | Sequence[int | str] | None
 """Which clients."""
@@ -34,7 +34,7 @@ class Transform:
     """A change to a federation that is not cut yet, and how it is spelt."""
 
     spec: str
-    apply: Callable[[Uncut], Uncut]
+    apply: Callable[[UnsplitData], UnsplitData]
 
 
 def rotate(degrees: float, clients: Who = None) -> Transform:
@@ -45,7 +45,7 @@ def rotate(degrees: float, clients: Who = None) -> Transform:
     """
     angle = real(degrees, "the angle in degrees") % 360
 
-    def apply(data: Uncut) -> Uncut:
+    def apply(data: UnsplitData) -> UnsplitData:
         if data.x.dim() not in (3, 4) or not data.x.is_floating_point():
             raise GlocalError(
                 f"rotate needs images [n, height, width] or [n, channels, height, width], not "
@@ -104,7 +104,7 @@ def parse(spec: str) -> Transform:
     return replace(TRANSFORMS[name](*args, **kwargs), spec=spec)
 
 
-def apply(data: Uncut, changes: Iterable[str | Transform]) -> Uncut:
+def apply(data: UnsplitData, changes: Iterable[str | Transform]) -> UnsplitData:
     """One transform after the other, each recorded in ``describe``."""
     if isinstance(changes, str | Transform):
         changes = [changes]
@@ -155,7 +155,7 @@ def chosen(who: Who, names: Sequence[str], seed: int) -> list[int]:
     return sorted(out)
 
 
-def _rows(data: Uncut, who: Who) -> Tensor:
+def _rows(data: UnsplitData, who: Who) -> Tensor:
     """The rows of the chosen clients."""
     return torch.cat([data.rows.of(k) for k in chosen(who, data.names, data.seed)])
 
@@ -171,7 +171,7 @@ def _noise(
     if not 0 <= real(rate, "the rate") <= 1:
         raise GlocalError(f"the rate of {name} should be from 0 to 1, not {rate!r}.")
 
-    def apply(data: Uncut) -> Uncut:
+    def apply(data: UnsplitData) -> UnsplitData:
         rows = _rows(data, clients)
         y = data.seen[rows]
         # Noise of one kind twice is two draws, so the place in the list is part of the key.

@@ -13,7 +13,7 @@ from glocal.data.split import Shares, Split
 
 
 @dataclass(frozen=True, eq=False)
-class Uncut:
+class UnsplitData:
     """Every row of the data, whose it is, and how it is going to be cut. Transforms change this."""
 
     x: Tensor

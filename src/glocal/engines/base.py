@@ -83,7 +83,7 @@ class Engine(Protocol):
 
 
 PerExample = Callable[[Params, Tensor, Tensor], dict[str, Tensor]]
-"""Parameters, inputs and labels to something for each example: ``task.marks``, ``task.answers``."""
+"""Parameters, inputs and labels to tensors of one row per example: ``task.example_metrics``."""
 
 
 def padded_rows(split: Split, ids: Tensor) -> tuple[Tensor, Tensor]:

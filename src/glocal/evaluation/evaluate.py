@@ -99,7 +99,7 @@ def outcomes(
 
     if one_for_all and (only := _only(models(everyone[:1]))):
         name, model = only
-        logits = engine.evaluate(task.answers, model, fed.x, fed.y, pooled)["logits"][0]
+        logits = engine.evaluate(task.example_logits, model, fed.x, fed.y, pooled)["logits"][0]
         for k in range(len(fed)):
             mine = slice(int(fed.test.start[k]), int(fed.test.start[k + 1]))
             record(logits[mine], fed.y[fed.test.rows[mine]])
@@ -112,12 +112,14 @@ def outcomes(
         model, names = pick(task, fed, engine, models(ids), ids)
         chosen += names
         rows, real = padded_rows(fed.test, ids)
-        logits = engine.evaluate(task.answers, model, fed.x, fed.y, rows)["logits"]
+        logits = engine.evaluate(task.example_logits, model, fed.x, fed.y, rows)["logits"]
         for i in range(len(ids)):
             record(logits[i][real[i]], fed.y[rows[i][real[i]]])
         if pool:
             shared = pooled.expand(len(ids), -1)
-            pools.append(engine.evaluate(task.marks, model, fed.x, fed.y, shared)["correct"].cpu())
+            pools.append(
+                engine.evaluate(task.example_metrics, model, fed.x, fed.y, shared)["correct"].cpu()
+            )
     return Outcome(found, own, torch.cat(pools) if pool else None, chosen)
 
 
@@ -143,7 +145,7 @@ def score(
 ) -> tuple[Tensor, Tensor]:
     """Accuracy and loss of each stacked model on its client's part of a split."""
     rows, real = padded_rows(split, ids)
-    marks = engine.evaluate(task.marks, models, fed.x, fed.y, rows)
+    marks = engine.evaluate(task.example_metrics, models, fed.x, fed.y, rows)
     n = real.sum(1)
     return (marks["correct"] * real).sum(1) / n, (marks["loss"] * real).sum(1) / n
 
@@ -155,7 +157,9 @@ def validation(
     everyone = torch.arange(len(fed), device=fed.x.device)
     if one_for_all and (only := _only(models(everyone[:1]))):
         _, model = only
-        marks = engine.evaluate(task.marks, model, fed.x, fed.y, fed.val.rows.unsqueeze(0))
+        marks = engine.evaluate(
+            task.example_metrics, model, fed.x, fed.y, fed.val.rows.unsqueeze(0)
+        )
         n = fed.val.counts()
         owner = torch.repeat_interleave(everyone, n)
 

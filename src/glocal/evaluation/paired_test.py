@@ -73,7 +73,7 @@ class Verdict:
     verdict: Literal["better off", "worse off", "undecided"]
 
 
-def judge(
+def compare(
     correct: ArrayLike | Tensor,
     alone: ArrayLike | Tensor,
     weight: ArrayLike | Tensor | None = None,
@@ -88,10 +88,10 @@ def judge(
         weight: What each example counts for (:func:`pool_weights`); all the same by default.
         level: The interval's confidence.
     """
-    return pool([(np.arange(len(_array(correct))), correct, alone, weight)], level)
+    return compare_repeats([(np.arange(len(_array(correct))), correct, alone, weight)], level)
 
 
-def pool(repeats: Sequence[Repeat], level: float = 0.90) -> Verdict:
+def compare_repeats(repeats: Sequence[Repeat], level: float = 0.90) -> Verdict:
     """Compare over repeats: the benefit is the mean of the repeats' benefits.
 
     An original example that was tested in several repeats is one unit, and its differences are

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from glocal.core.errors import GlocalError, unknown
 from glocal.data.federation import Federation
-from glocal.evaluation import metrics
-from glocal.evaluation import paired_test as verdict
+from glocal.evaluation import metrics, paired_test
 from glocal.evaluation.communication import Ledger
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.paired_test import Verdict
@@ -57,7 +56,7 @@ class Trial:
 
     fed: Federation
     outcome: Outcome
-    alone: Outcome
+    baseline: Outcome
     ledger: Ledger
 
 
@@ -74,11 +73,11 @@ def client_table(trials: Sequence[Trial]) -> Table:
     fed = trials[0].fed
     counts = [s.counts().tolist() for s in (fed.train, fed.val, fed.test)]
     for k, name in enumerate(fed.names):
-        own = verdict.pool(
-            [(t.fed.test.of(k), t.outcome.own[k], t.alone.own[k], None) for t in trials]
+        own = paired_test.compare_repeats(
+            [(t.fed.test.of(k), t.outcome.own[k], t.baseline.own[k], None) for t in trials]
         )
         accuracy = _mean(float(t.outcome.own[k].mean()) for t in trials)
-        local_accuracy = _mean(float(t.alone.own[k].mean()) for t in trials)
+        local_accuracy = _mean(float(t.baseline.own[k].mean()) for t in trials)
         row: dict[str, Any] = {
             "client": name,
             "n_train": counts[0][k],
@@ -86,9 +85,9 @@ def client_table(trials: Sequence[Trial]) -> Table:
             "n_test": counts[2][k],
         }
         if pooled:
-            judged = verdict.pool(
+            judged = paired_test.compare_repeats(
                 [
-                    (t.fed.test.rows, _pool(t.outcome)[k], _pool(t.alone)[k], weights[r][k])
+                    (t.fed.test.rows, _pool(t.outcome)[k], _pool(t.baseline)[k], weights[r][k])
                     for r, t in enumerate(trials)
                 ]
             )
@@ -96,7 +95,7 @@ def client_table(trials: Sequence[Trial]) -> Table:
                 float(_pool(t.outcome)[k].double() @ weights[r][k]) for r, t in enumerate(trials)
             )
             row["local_accuracy"] = _mean(
-                float(_pool(t.alone)[k].double() @ weights[r][k]) for r, t in enumerate(trials)
+                float(_pool(t.baseline)[k].double() @ weights[r][k]) for r, t in enumerate(trials)
             )
             row |= _fields(judged)
             row["own_accuracy"], row["own_local_accuracy"] = accuracy, local_accuracy
@@ -267,7 +266,7 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
 def _weights(fed: Federation) -> Tensor:
     """[clients, pooled examples]: what each pooled test example counts for, for each client."""
     y = fed.y[fed.test.rows].cpu()
-    return torch.stack([verdict.pool_weights(y, _labels(fed, k, y)) for k in range(len(fed))])
+    return torch.stack([paired_test.pool_weights(y, _labels(fed, k, y)) for k in range(len(fed))])
 
 
 def _labels(fed: Federation, k: int, pool: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 Judging sees everybody's data, which a server does not: it belongs to simulations, where it says
 what to expect of a method.
 
-- :func:`trained_on`, :func:`accuracy`: a classifier that has seen the made examples alone.
+- :func:`train_classifier`, :func:`accuracy`: a classifier that has seen the made examples alone.
 - :func:`frechet`: the distance of Heusel et al., *GANs trained by a two time-scale update rule*,
   NIPS 2017, but on the features of a classifier of one's own, which must be named with it.
 - :func:`nearness`: are made examples nearer to what was trained on than to what was not?
@@ -35,7 +35,7 @@ STEPS = 3000
 
 
 @dataclass(frozen=True)
-class Learned:
+class TrainedClassifier:
     """A model, and how its training ended."""
 
     w: Params
@@ -47,7 +47,7 @@ class Learned:
     """Whether that was under what is enough; if not, the steps were used up."""
 
 
-def trained_on(
+def train_classifier(
     task: Task,
     x: Tensor,
     y: Tensor,
@@ -57,7 +57,7 @@ def trained_on(
     batch_size: int = 64,
     steps: int = STEPS,
     enough: float = 0.02,
-) -> Learned:
+) -> TrainedClassifier:
     """The task's model, newly drawn and trained on these examples alone.
 
     Adam, mini-batches of ``batch_size``, whole passes: until the mean training loss of ten in a row
@@ -82,7 +82,7 @@ def trained_on(
         losses.append(total / len(x))
         if len(losses) % 10 == 0:
             converged = float(torch.stack(losses[-10:]).mean()) < enough
-    return Learned(w, done, float(torch.stack(losses[-10:]).mean()), converged)
+    return TrainedClassifier(w, done, float(torch.stack(losses[-10:]).mean()), converged)
 
 
 def accuracy(task: Task, w: Params, x: Tensor, y: Tensor) -> float:

@@ -25,8 +25,7 @@ from glocal.core.errors import GlocalError
 from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
-from glocal.evaluation import metrics
-from glocal.evaluation import paired_test as verdict
+from glocal.evaluation import metrics, paired_test
 from glocal.evaluation.evaluate import CHUNK_BYTES, pick
 from glocal.nn.task import Task
 from glocal.training.loop import Progress, Training
@@ -69,7 +68,7 @@ def new_test(
     found["params_up"] = len(t.fed) * tree.count({k: t.task.params[k] for k in own})
     if against is not None:
         theirs = _marks(against, x, y, chunk)
-        judged = {kind: verdict.judge(marks[kind], theirs[kind]) for kind in KINDS}
+        judged = {kind: paired_test.compare(marks[kind], theirs[kind]) for kind in KINDS}
         found["against"] = {
             kind: {"difference": v.benefit, "low": v.low, "high": v.high, "verdict": v.verdict}
             for kind, v in judged.items()
@@ -140,7 +139,9 @@ def ensemble(
         total = tree.map(lambda w: w.double().sum(0), models)
         weights = tree.add(weights, total) if weights else total
         for i, rows in enumerate(places):
-            each = engine.evaluate(task.answers, models, x, y, rows.expand(len(ids), -1))["logits"]
+            each = engine.evaluate(task.example_logits, models, x, y, rows.expand(len(ids), -1))[
+                "logits"
+            ]
             hit = torch.nn.functional.one_hot(each.argmax(-1), each.shape[-1]).sum(0)
             answer = each.double().sum(0)
             if len(logits) <= i:
@@ -153,7 +154,7 @@ def ensemble(
     first = voted == voted.amax(-1, keepdim=True)
     average = {k: (v / clients).to(task.params[k].dtype).unsqueeze(0) for k, v in weights.items()}
     every = torch.arange(len(x), device=x.device).unsqueeze(0)
-    merged = engine.evaluate(task.answers, average, x, y, every)["logits"][0]
+    merged = engine.evaluate(task.example_logits, average, x, y, every)["logits"][0]
     return {
         "logits": metrics.correct(summed, y),
         "weights": metrics.correct(merged, y),

@@ -13,7 +13,7 @@ from glocal.core import rng
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
 from glocal.data.federation import Federation
-from glocal.evaluation import synthetic_data as judge
+from glocal.evaluation import synthetic_data
 from glocal.nn.task import Task
 from glocal.training.loop import Progress, Training
 
@@ -58,11 +58,11 @@ def made(training: Training, progress: Progress, fed: Federation) -> Made | None
 
 def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> dict[str, Any]:
     """A classifier on the examples alone, their distance from test data, what they give away."""
-    learned = judge.trained_on(task, x, y, rng.fold(key, 0))
+    learned = synthetic_data.train_classifier(task, x, y, rng.fold(key, 0))
     w = learned.w
-    each = [judge.accuracy(task, w, *fed[k].test) for k in range(len(fed))]
+    each = [synthetic_data.accuracy(task, w, *fed[k].test) for k in range(len(fed))]
     trained = fed.x[fed.train.rows], fed.y_train[fed.train.rows]
-    real = judge.trained_on(task, *trained, rng.fold(key, 1), steps=STEPS).w
+    real = synthetic_data.train_classifier(task, *trained, rng.fold(key, 1), steps=STEPS).w
     central = getattr(fed, "central", None)
     test = central or (fed.x[fed.test.rows], fed.y[fed.test.rows])
     whose = "the central test set" if central else "all clients' test data"
@@ -79,21 +79,23 @@ def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> d
             "loss": learned.loss,
             "converged": learned.converged,
         },
-        **({"central_accuracy": judge.accuracy(task, w, *central)} if central else {}),
+        **({"central_accuracy": synthetic_data.accuracy(task, w, *central)} if central else {}),
         **_distance(task, real, x, test[0]),
         "frechet_from": whose,
         "features": "penultimate layer of the run's model, trained on all clients' training data "
         f"({len(trained[0])} examples; accuracy on {whose}: "
-        f"{judge.accuracy(task, real, *test):.3f})",
-        "nearness": judge.nearness(x, members, others, rng.fold(key, 4)),
-        "membership": judge.membership(x, members, others),
+        f"{synthetic_data.accuracy(task, real, *test):.3f})",
+        "nearness": synthetic_data.nearness(x, members, others, rng.fold(key, 4)),
+        "membership": synthetic_data.membership(x, members, others),
     }
 
 
 def _distance(task: Task, real: Params, x: Tensor, test: Tensor) -> dict[str, Any]:
     """The Fréchet distance; or none, and why: what was made is kept all the same."""
     try:
-        far = judge.frechet(judge.features(task, real, x), judge.features(task, real, test))
+        far = synthetic_data.frechet(
+            synthetic_data.features(task, real, x), synthetic_data.features(task, real, test)
+        )
     except GlocalError as error:
         return {"frechet": None, "frechet_missing": str(error)}
     return {"frechet": far}

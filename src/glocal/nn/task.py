@@ -1,8 +1,8 @@
-"""A module and a loss as pure functions of parameters: what is trained, and how it is judged.
+"""A module and a loss as pure functions of parameters, for training and for evaluation.
 
-``loss(params, batch, key)`` is for training: the module in training mode, the batch augmented,
-dropout keyed. ``predict(params, x)`` and ``marks(params, x, y)`` are for judging: evaluation mode,
-no randomness. None of them changes the module.
+``loss(params, batch, key)`` runs the module in training mode, on the augmented batch, with dropout
+masks drawn from the key. ``predict(params, x)`` and ``example_metrics(params, x, y)`` run it in
+evaluation mode, without randomness. None of them changes the module.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from glocal.core.types import Batch, Params, Tree
 from glocal.nn import layers as keyed
 
 Losses = Callable[[Tensor, Tensor], Tensor]
-"""Logits and labels to one loss per example."""
+"""Maps logits and labels to one loss per example."""
 
 PRECISIONS = {"single": None, "bf16": torch.bfloat16}
-"""What a model's training pass computes in; weights, gradients and losses stay single."""
+"""The type in which a training pass computes; weights, gradients and losses stay in float32."""
 
 Augment = Callable[[Tensor, Tensor], Tensor]
-"""A batch's inputs and a key to inputs of the same shape; see :mod:`glocal.nn.augment`."""
+"""Maps a batch's inputs and a key to inputs of the same shape; see :mod:`glocal.nn.augment`."""
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
@@ -43,14 +43,14 @@ class Task:
     """Pure functions over the trainable parameters of ``module``.
 
     Args:
-        module: logits from a batch of inputs. Layers that hold state of their own or draw from
-            torch's global generator are refused with the fix (see :func:`glocal.nn.check`).
+        module: returns logits for a batch of inputs. Layers that hold state of their own or draw
+            from torch's global generator raise an error with the fix (:func:`glocal.nn.check`).
         losses: one loss per example from logits and labels.
         augment: a keyed function on a batch's inputs, applied in training only.
         fresh: builds the module anew under torch's seed, for methods that need an initialisation of
             their own; without it every layer's ``reset_parameters`` is called.
         precision: ``"single"``, or ``"bf16"`` for products and convolutions of training in bfloat16
-            (torch's autocast); judging is always single.
+            (torch's autocast); evaluation is always in float32.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class Task:
             raise unknown("precision", precision, PRECISIONS)
         self.precision = precision
         self.module = copy.deepcopy(module).train()
-        self._judge = copy.deepcopy(module).eval()
-        self._train_call, self._judge_call = _Pure(self.module), _Pure(self._judge)
+        self._eval_module = copy.deepcopy(module).eval()
+        self._train_call, self._eval_call = _Pure(self.module), _Pure(self._eval_module)
         self.losses = losses
         self.augment = augment
         self._fresh = fresh
@@ -78,34 +78,31 @@ class Task:
 
     @property
     def params(self) -> Params:
-        """The module's own parameters: where the server starts."""
+        """The module's own parameters, from which the server starts."""
         return _trainable(self.module, self.names)
 
     @cached_property
     def size(self) -> int:
-        """How many numbers train; known without a copy of them."""
+        """The number of trainable parameters, without a copy of them."""
         return sum(p.numel() for p in self.module.parameters() if p.requires_grad)
 
     def plain(self) -> Task:
         """The same task for one client at a time, where plain autograd costs less."""
-        twin = copy.copy(self)
-        twin.vectorised = False
-        return twin
+        other = copy.copy(self)
+        other.vectorised = False
+        return other
 
     def twin(self) -> Task:
         """The same task with modules of its own."""
-        twin = copy.copy(self)
-        twin.module, twin._judge = copy.deepcopy(self.module), copy.deepcopy(self._judge)
-        twin._train_call, twin._judge_call = _Pure(twin.module), _Pure(twin._judge)
-        return twin
+        return self.to(None)
 
-    def to(self, device: torch.device | str) -> Task:
-        """The same task on another device."""
-        twin = self.twin()
-        twin.module.to(device)
-        twin._judge.to(device)
-        twin._train_call, twin._judge_call = _Pure(twin.module), _Pure(twin._judge)
-        return twin
+    def to(self, device: torch.device | str | None) -> Task:
+        """The same task with modules of its own, on another device."""
+        other = copy.copy(self)
+        other.module = copy.deepcopy(self.module).to(device)
+        other._eval_module = copy.deepcopy(self._eval_module).to(device)
+        other._train_call, other._eval_call = _Pure(other.module), _Pure(other._eval_module)
+        return other
 
     def init(self, key: Tensor) -> Params:
         """A fresh initialisation, the same for the same key."""
@@ -154,28 +151,27 @@ class Task:
         with torch.enable_grad():
             value = objective(leaf)
         # A model may leave a parameter out of its loss (an unused head): its gradient is zero.
-        found = torch.autograd.grad(value, tree.leaves(leaf), allow_unused=True)
-        rest = iter(found)
+        grads = iter(torch.autograd.grad(value, tree.leaves(leaf), allow_unused=True))
 
         def filled(x: Tensor) -> Tensor:
-            g = next(rest)
+            g = next(grads)
             return torch.zeros_like(x) if g is None else g
 
         return tree.map(filled, at), value.detach()
 
     def predict(self, params: Params, x: Tensor) -> Tensor:
         """Logits, in evaluation mode."""
-        return self._judge_call(params, x)
+        return self._eval_call(params, x)
 
-    def marks(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Whether each example is right (of a sequence, the share of its positions), its loss."""
+    def example_metrics(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """Each example's loss, and whether it is right (of a sequence, the share of positions)."""
         logits = self.predict(params, x)
         hit = (logits.argmax(-1) == y).to(logits.dtype)
         correct = hit.flatten(1).mean(1) if hit.dim() > 1 else hit
         return {"correct": correct, "loss": self.losses(logits, y)}
 
-    def answers(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """The logits of each example: what any metric can be made of."""
+    def example_logits(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """The logits of each example, from which any metric can be computed."""
         return {"logits": self.predict(params, x)}
 
 
@@ -185,38 +181,38 @@ def weighted_mean(each: Tensor, weight: Tensor) -> Tensor:
 
 
 class _Pure:
-    """A module as a function of its named tensors: ``torch.func.functional_call``, made once.
+    """A module as a function of its named tensors: ``torch.func.functional_call``, prepared once.
 
-    That one walks the whole module at every call to find out which tensors go where and which are
-    tied, which takes as long as a small model's forward pass.
+    ``functional_call`` walks the whole module at every call to find out which tensors go where and
+    which are tied, and that takes as long as a small model's forward pass.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        places: dict[int, list[tuple[dict[str, Any], str]]] = {}
+        owners: dict[int, list[tuple[dict[str, Any], str]]] = {}
         tensors: dict[str, Tensor | None] = {}
         for path, layer in module.named_modules():
-            for held in (layer._parameters, layer._buffers):
-                for name, tensor in held.items():
+            for owner in (layer._parameters, layer._buffers):
+                for name, tensor in owner.items():
                     tensors[f"{path}.{name}" if path else name] = tensor
-                    places.setdefault(id(tensor), []).append((held, name))
-        self.places = {n: places[id(t)] for n, t in tensors.items() if t is not None}
+                    owners.setdefault(id(tensor), []).append((owner, name))
+        self.owners = {n: owners[id(t)] for n, t in tensors.items() if t is not None}
 
     def __call__(self, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
-        """The module's answer to ``x`` with these tensors in place of its own."""
-        own = [
-            (held, key, held[key], tensor)
+        """The module's output for ``x`` with these tensors in place of its own."""
+        swaps = [
+            (owner, key, owner[key], tensor)
             for name, tensor in tensors.items()
-            for held, key in self.places[name]
+            for owner, key in self.owners[name]
         ]
         try:
-            for held, key, _, tensor in own:
-                held[key] = tensor
-            answer: Tensor = self.module(x)
-            return answer
+            for owner, key, _, tensor in swaps:
+                owner[key] = tensor
+            output: Tensor = self.module(x)
+            return output
         finally:
-            for held, key, before, _ in own:
-                held[key] = before
+            for owner, key, before, _ in swaps:
+                owner[key] = before
 
 
 def _is_keyed(layer: nn.Module) -> bool:
@@ -235,18 +231,18 @@ def _on(like: Params, params: Params) -> Params:
 
 
 def try_out(task: Task, x: Tensor, y: Tensor) -> None:
-    """Run a training step for two clients at once; name the layer that cannot, and the fix.
+    """Run the model and a training step; raise with the layer that cannot, and the fix.
 
-    The second half of the check at the door: :func:`glocal.nn.check` knows layers by name, this
-    finds in-place tricks, ``.item()`` and ``if tensor:`` in anybody's layer by running it.
+    This is the second half of a model's validation: :func:`glocal.nn.check` knows layers by their
+    types, and this one finds what is wrong with any other layer by running it.
     """
-    batch = {"x": x[:2], "y": y[:2], "weight": torch.ones(len(x[:2]), device=x.device)}
+    batch = _small_batch(x, y)
     floats = x.is_floating_point()
     logits = _named_layer(task, lambda: task.predict(task.params, batch["x"]), "run", floats)
     classes = logits.shape[-1] if logits.dim() == y.dim() + 1 else 0
     if logits.shape[:-1] != batch["y"].shape or classes <= int(y.max()):
         raise GlocalError(
-            f"the model answers inputs of shape {tuple(batch['x'].shape)} with shape "
+            f"the model maps inputs of shape {tuple(batch['x'].shape)} to outputs of shape "
             f"{tuple(logits.shape)}, and the labels go up to {int(y.max())}: it must return one "
             "score for every class (logits), so give its last layer that many outputs."
         )
@@ -266,7 +262,7 @@ def try_out(task: Task, x: Tensor, y: Tensor) -> None:
 
 def try_vectorised(task: Task, x: Tensor, y: Tensor) -> None:
     """Raise, with the layer's name and the fix, if the model cannot be vmapped."""
-    batch = {"x": x[:2], "y": y[:2], "weight": torch.ones(len(x[:2]), device=x.device)}
+    batch = _small_batch(x, y)
     stacked = {k: torch.stack([v, v]) for k, v in task.params.items()}
     keys = rng.fold(rng.key(0, x.device), torch.arange(2, device=x.device))
 
@@ -278,23 +274,27 @@ def try_vectorised(task: Task, x: Tensor, y: Tensor) -> None:
     )
 
 
+def _small_batch(x: Tensor, y: Tensor) -> Batch:
+    return {"x": x[:2], "y": y[:2], "weight": torch.ones(len(x[:2]), device=x.device)}
+
+
 def _named_layer(task: Task, run: Callable[[], Any], what: str, floats: bool = True) -> Any:
-    """Run; on failure name the innermost layer that was at work."""
-    inside: list[str] = []
+    """Run; on failure, raise with the name of the innermost layer that was running."""
+    running: list[str] = []
     hooks = []
-    for module in (task.module, task._judge):
+    for module in (task.module, task._eval_module):
         for name, layer in module.named_modules():
             label = f"{name or 'the model'} ({type(layer).__name__})"
             hooks.append(
-                layer.register_forward_pre_hook(lambda *_, label=label: inside.append(label))
+                layer.register_forward_pre_hook(lambda *_, label=label: running.append(label))
             )
-            hooks.append(layer.register_forward_hook(lambda *_: inside.pop() and None))
+            hooks.append(layer.register_forward_hook(lambda *_: running.pop() and None))
     try:
         return run()
     except GlocalError:
         raise
     except Exception as error:  # whatever a user's layer raises
-        where = f"layer {inside[-1]}" if inside else "the model's loss"
+        where = f"layer {running[-1]}" if running else "the model's loss"
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         fix = (
             "rewrite it without in-place changes, .item(), numpy or `if tensor:`, or choose "

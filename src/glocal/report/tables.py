@@ -369,7 +369,7 @@ def first_line(thing: object) -> str:
 
 def list_data() -> None:
     """Data sets, partitions and transforms."""
-    from glocal.data import partitions
+    from glocal.data import list_partitions
     from glocal.data.datasets.registry import SOURCES
     from glocal.data.transforms import TRANSFORMS
 
@@ -390,7 +390,7 @@ def list_data() -> None:
         "set GLOCAL_DATA to its folder. Fewer examples: 'mnist(examples=6000)'."
     )
     print("\nPartitions (--partition)\n")
-    table(["name", "how examples are dealt among clients"], rows(partitions()), left=2)
+    table(["name", "how examples are dealt among clients"], rows(list_partitions()), left=2)
     print("\nTransforms (--transform)\n")
     table(["name", "what changes"], _named(TRANSFORMS), left=2)
     print("\n'glocal data digits --partition \"classes(2)\"' draws one.")

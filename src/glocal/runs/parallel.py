@@ -26,7 +26,7 @@ import torch
 
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.interrupts import Stopped
-from glocal.core.progress import Report, to_stderr
+from glocal.core.progress import Report, print_note
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment.config import Order, itself
 from glocal.experiment.fit import Run, assembled, fit
@@ -201,7 +201,7 @@ def _pass_on(message: tuple[Any, ...], report: Report, on_line: OnLine) -> None:
     if kind == "line":
         on_line(*rest)
     elif kind == "note":
-        to_stderr(*rest)
+        print_note(*rest)
     else:
         report(*rest)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Tree, Uplink
-from glocal.data.schema import Inputs
+from glocal.data.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Setting:
     """T."""
     sampling: str = "fixed"
     """How clients are drawn, as privacy accounting knows it: fixed, poisson, or something else."""
-    inputs: Inputs | None = None
+    schema: Schema | None = None
     """What an example looks like, for methods that make some on the server."""
 
 

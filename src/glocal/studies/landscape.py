@@ -91,7 +91,7 @@ def measured(training: Training, flat: Plane, xy: Tensor) -> tuple[Tensor, Tenso
     for some in torch.split(xy, max(1, CHUNK_BYTES // size)):
         models = flat.at(some.to(fed.x.device))
         look = training.engine.evaluate(
-            task.marks, models, fed.x, fed.y, rows.expand(len(some), -1)
+            task.example_metrics, models, fed.x, fed.y, rows.expand(len(some), -1)
         )
         loss.append(look["loss"].double().mean(1).cpu())
         accuracy.append(look["correct"].double().mean(1).cpu())

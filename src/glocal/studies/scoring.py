@@ -17,8 +17,7 @@ from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.data.split import Split
 from glocal.engines.base import padded_rows
-from glocal.evaluation import metrics
-from glocal.evaluation import paired_test as verdict
+from glocal.evaluation import metrics, paired_test
 from glocal.evaluation.summary import pool_is_valid
 from glocal.training.loop import Training
 
@@ -50,14 +49,16 @@ def tested(fed: Federation) -> Examples:
     shares = [
         torch.bincount(fed.y[fed.train.of(k)], minlength=fed.classes).cpu() for k in range(len(fed))
     ]
-    weight = torch.stack([verdict.pool_weights(y, s) for s in shares])
+    weight = torch.stack([paired_test.pool_weights(y, s) for s in shares])
     return Examples(fed.test.rows.expand(len(fed), -1), weight.to(fed.x.device))
 
 
 def answers(training: Training, models: Params, examples: Examples) -> Tensor:
     """Logits of each stacked model on its client's examples."""
     fed, task = training.fed, training.task
-    return training.engine.evaluate(task.answers, models, fed.x, fed.y, examples.rows)["logits"]
+    return training.engine.evaluate(task.example_logits, models, fed.x, fed.y, examples.rows)[
+        "logits"
+    ]
 
 
 def scores(logits: Tensor, fed: Federation, examples: Examples) -> Scores:

@@ -30,12 +30,12 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.types import Params
 from glocal.data.federation import Federation
-from glocal.data.schema import Inputs, known
+from glocal.data.schema import Schema, numeric_schema
 from glocal.data.split import from_counts
 from glocal.evaluation.communication import Ledger
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Trial, client_table
-from glocal.evaluation.synthetic_data import trained_on
+from glocal.evaluation.synthetic_data import train_classifier
 from glocal.experiment.adaptation import Technique, distill, ewc
 from glocal.experiment.adaptation_report import after, compose
 from glocal.experiment.repeat import Trained, judge
@@ -82,7 +82,7 @@ class Warm:
 
 def start(training: Training, x: Tensor, y: Tensor) -> Params:
     """The model, newly drawn and trained on the examples alone, as they are judged."""
-    return trained_on(training.task, x, y, training.key(START, 0)).w
+    return train_classifier(training.task, x, y, training.key(START, 0)).w
 
 
 def warm_start(training: Training, begin: Params, more: int = 0, tick: Tick = _no_tick) -> Warm:
@@ -178,7 +178,7 @@ def filled(
     """
     if classes not in FILL:
         raise unknown("choice of classes", classes, FILL)
-    known(Inputs.of(fed), "filling up")
+    numeric_schema(Schema.of(fed), "filling up")
     if strangers := [k for k in who if not 0 <= k < len(fed)]:
         raise GlocalError(f"there is no client {strangers[0]} among {len(fed)} to fill up.")
     x, y = x.to(fed.x), y.to(fed.y)
@@ -197,7 +197,7 @@ def filled(
         y_train=torch.cat([fed.y_train, y]),
         train=from_counts(torch.cat(rows), counts),
         describe={**fed.describe, "filled_up": [fed.names[k] for k in sorted(chosen)]},
-        uncut=None,  # cut anew, the examples would be gone
+        unsplit=None,  # cut anew, the examples would be gone
     )
 
 

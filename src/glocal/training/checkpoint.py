@@ -19,8 +19,8 @@ from typing import Any
 
 from glocal.core import tree
 from glocal.core.errors import GlocalError
-from glocal.core.interrupts import Stopped, asked
-from glocal.core.progress import to_stderr
+from glocal.core.interrupts import Stopped, stop_requested
+from glocal.core.progress import print_note
 from glocal.core.types import Tree
 from glocal.core.validation import integer
 from glocal.evaluation.communication import Ledger
@@ -47,9 +47,9 @@ class Keeping:
     keep: int = 2
     alone: Path | None = None
     """Where those of the yardstick go, if it is shared with other methods."""
-    stop: Callable[[], bool] = asked
+    stop: Callable[[], bool] = stop_requested
     """Asked after each round: if so, a checkpoint is written and ``Stopped`` raised."""
-    note: Callable[[str], None] = to_stderr
+    note: Callable[[str], None] = print_note
     """Told in a sentence what is found damaged."""
 
     def __post_init__(self) -> None:
@@ -76,7 +76,7 @@ class Keeper:
     series: Series
     of: str
     every: int = 0
-    stop: Callable[[], bool] = asked
+    stop: Callable[[], bool] = stop_requested
     _written: float = field(default_factory=lambda: time.monotonic())
     _cost: float = 0.0
 

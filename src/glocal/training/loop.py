@@ -17,7 +17,7 @@ from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Downlink, Params, Tree, Uplink
 from glocal.data.federation import Federation
-from glocal.data.schema import Inputs
+from glocal.data.schema import Schema
 from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
 from glocal.evaluation.communication import NO_TRAFFIC, Ledger, Traffic, round_traffic
@@ -103,7 +103,7 @@ class Training:
         clients = len(self.fed)
         scheme = getattr(self.sampler, "scheme", "of another kind")
         share = self.sampler.share(clients)
-        return Setting(clients, share, self.rounds, scheme, Inputs.of(self.fed))
+        return Setting(clients, share, self.rounds, scheme, Schema.of(self.fed))
 
     @cached_property
     def last(self) -> int:

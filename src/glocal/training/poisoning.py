@@ -103,7 +103,9 @@ def success(
     found = []
     for i in range(len(ids)):
         rows, _ = padded_rows(fed.test, ids[i : i + 1])
-        logits = engine.evaluate(task.answers, tree.row(models, [i]), x, fed.y, rows)["logits"][0]
+        logits = engine.evaluate(task.example_logits, tree.row(models, [i]), x, fed.y, rows)[
+            "logits"
+        ][0]
         others = fed.y[rows[0]] != mark.target
         fooled = logits.argmax(-1)[others] == mark.target
         found.append(float(fooled.float().mean()) if len(fooled) else math.nan)

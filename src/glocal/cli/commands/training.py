@@ -202,7 +202,7 @@ def train(job: Job, json: Path | None) -> None:
 
 def _trained(job: Job, fed: Federation, keeping: dict[str, Keeping]) -> dict[str, Run]:
     """All runs, each written to its folder as soon as it is done."""
-    from glocal.core import interrupts as stopping
+    from glocal.core import interrupts
     from glocal.core.progress import reporter
     from glocal.runs import folder as runs
     from glocal.runs import tracking
@@ -212,7 +212,7 @@ def _trained(job: Job, fed: Federation, keeping: dict[str, Keeping]) -> dict[str
     folders: dict[str, Folder] = {}
     trackers: dict[str, Tracker] = {}
     try:
-        with stopping.gently(), reporter(None) as report, ExitStack() as opened:
+        with interrupts.graceful(), reporter(None) as report, ExitStack() as opened:
             for spec, path in job.folders.items():
                 folder = runs.Folder(path, spec, job.settings, fed, again=job.again)
                 folders[spec] = opened.enter_context(folder)
@@ -246,9 +246,11 @@ def _trained(job: Job, fed: Federation, keeping: dict[str, Keeping]) -> dict[str
         raise GlocalError(message) from error
     except KeyboardInterrupt as error:
         if not _began(job, folders):
-            raise Interrupted("stopped before anything was trained.", stopping.code()) from error
+            raise Interrupted(
+                "stopped before anything was trained.", interrupts.exit_code()
+            ) from error
         raise Interrupted(
-            f"stopped; go on with: glocal resume {job.root}", stopping.code()
+            f"stopped; go on with: glocal resume {job.root}", interrupts.exit_code()
         ) from error
     finally:
         if not _began(job, folders) and not done:
@@ -281,7 +283,7 @@ def _tidy(job: Job) -> None:
 
 def _check_data(job: Job, fed: Federation) -> None:
     """Refuse to go on with other data than the run began with; say so if other versions run."""
-    from glocal.core.progress import to_stderr
+    from glocal.core.progress import print_note
     from glocal.experiment import result_files
     from glocal.runs import folder as runs
     from glocal.runs.settings import read
@@ -322,7 +324,7 @@ def _check_data(job: Job, fed: Federation) -> None:
         other = [f"{k} {versions[k]} → {v}" for k, v in now.items() if versions.get(k, v) != v]
         if other and not told:
             told = True
-            to_stderr(
+            print_note(
                 f"this is not what the run began with ({', '.join(other)}): the last bits may "
                 "come out otherwise."
             )

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from glocal.core.errors import GlocalError
-from glocal.core.progress import say
+from glocal.core.progress import print_note
 from glocal.data.datasets.formats import Arrays
 
 
@@ -39,7 +39,7 @@ def kept(name: str, check: Callable[[Arrays], None]) -> Arrays | None:
             arrays = {key: archive[key] for key in archive.files}
         check(arrays)
     except (GlocalError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error):
-        say(f"{path} is damaged, so the data is fetched again.")
+        print_note(f"{path} is damaged, so the data is fetched again.")
         return None
     return arrays
 
@@ -58,9 +58,9 @@ def keep(name: str, arrays: Arrays) -> None:
             part.replace(where / f"{name}.npz")
         finally:
             part.unlink(missing_ok=True)
-        say(f"{name} is checked and kept in {where}.")
+        print_note(f"{name} is checked and kept in {where}.")
     except OSError as error:
-        say(
+        print_note(
             f"{name} could not be kept in {where} ({error.strerror}), so it is fetched every time: "
             "set GLOCAL_CACHE to a folder that can be written."
         )

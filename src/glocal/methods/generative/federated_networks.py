@@ -19,7 +19,7 @@ from glocal.core import rng, tree
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree, Uplink
 from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
-from glocal.data.schema import Inputs, known
+from glocal.data.schema import Schema, numeric_schema
 from glocal.methods.generative import langevin, networks
 from glocal.methods.generative.input_range import check
 from glocal.methods.generative.server_examples import balanced
@@ -148,7 +148,7 @@ def averaged(name: str, design: Design) -> Synthesis:
     """
 
     def init(params: Params, setting: Setting, key: Tensor) -> Tree:
-        inputs = known(setting.inputs, name)
+        inputs = numeric_schema(setting.schema, name)
         inner = design.nets(inputs.shape, inputs.classes).inner
         size = (inner, inputs.classes, design.code, design.width)
         drawn = {
@@ -163,7 +163,7 @@ def averaged(name: str, design: Design) -> Synthesis:
         return {"networks": tree.add(state["networks"], mean)}
 
     def draw(state: Tree, setting: Setting, key: Tensor) -> tuple[Tensor, Tensor]:
-        inputs = known(setting.inputs, name)
+        inputs = numeric_schema(setting.schema, name)
         y = balanced(inputs.classes, design.per_class, key.device)
         z = rng.normal(key, (len(y), design.code))
         nets = design.nets(inputs.shape, inputs.classes)
@@ -181,7 +181,7 @@ def averaged(name: str, design: Design) -> Synthesis:
         return dict(tree.flatten(nets))
 
     def fits(fed: Federation) -> None:
-        inputs = known(Inputs.of(fed), name)
+        inputs = numeric_schema(Schema.of(fed), name)
         check(fed, inputs, langevin.room(inputs, None, None), name, bounds=False)
 
     message = Message(of=flat, like=flat, move=move)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from glocal.core.errors import GlocalError, shown
 from glocal.data.federation import Federation
-from glocal.data.schema import Inputs
+from glocal.data.schema import Schema
 from glocal.methods.generative.langevin import Room
 
 NEAR = 1e-3
@@ -21,7 +21,7 @@ MOST = 1 / 16
 (Chebyshev's inequality), and heavy tails have some."""
 
 
-def check(fed: Federation, inputs: Inputs, room: Room, who: str, bounds: bool) -> None:
+def check(fed: Federation, inputs: Schema, room: Room, who: str, bounds: bool) -> None:
     """Refuse data outside of the room; ``bounds``: whether ``who`` takes ``low`` and ``high``."""
     x = fed.x[fed.train.rows]
     low, high = f"{room.low:g}", f"{room.high:g}"

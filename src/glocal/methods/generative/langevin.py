@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glocal.data.schema import Inputs
+from glocal.data.schema import Schema
 
 
 def step(x: Tensor, gradient: Tensor, size: float | Tensor, noise: float, eps: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class Room:
         return x
 
 
-def room(inputs: Inputs, low: float | None, high: float | None) -> Room:
+def room(inputs: Schema, low: float | None, high: float | None) -> Room:
     """As asked for, or pixels from 0 to 1, standardised numbers within ±4."""
     usual = (0.0, 1.0) if inputs.images else (-4.0, 4.0)
     return Room(

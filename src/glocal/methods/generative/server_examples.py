@@ -13,7 +13,7 @@ from glocal.core.errors import GlocalError, unknown
 from glocal.core.types import Params, Tree, Uplink
 from glocal.core.validation import not_negative, positive_integers
 from glocal.data.federation import Federation
-from glocal.data.schema import Inputs, known
+from glocal.data.schema import Schema, numeric_schema
 from glocal.methods.generative import langevin
 from glocal.methods.generative.energy import mixture_gradient, weighted_gradient
 from glocal.methods.generative.input_range import check
@@ -47,7 +47,7 @@ class Moves:
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise GlocalError(f"low={self.low} must be below high={self.high}.")
 
-    def room(self, inputs: Inputs) -> langevin.Room:
+    def room(self, inputs: Schema) -> langevin.Room:
         """Where examples may be; refuses one bound that is beyond the usual other one."""
         room = langevin.room(inputs, self.low, self.high)
         if not room.low < room.high:
@@ -58,7 +58,7 @@ class Moves:
             )
         return room
 
-    def nearest(self, x: Tensor, inputs: Inputs) -> Tensor:
+    def nearest(self, x: Tensor, inputs: Schema) -> Tensor:
         """On the server: the nearest point of the room, if there is one."""
         return self.room(inputs).nearest(x) if self.boxed else x
 
@@ -66,7 +66,7 @@ class Moves:
         """On a client: numbers within bounds, shares of a category's ``words`` from 0 to 1."""
         if not self.boxed:
             return x
-        room = self.room(Inputs(tuple(x.shape[1:]), 0))
+        room = self.room(Schema(tuple(x.shape[1:]), 0))
         kept = x.clamp(room.low, room.high)
         return kept if words is None else torch.where(words, x.clamp(0.0, 1.0), kept)
 
@@ -84,7 +84,7 @@ def examples(name: str, moves: Moves) -> Synthesis:
     """
 
     def init(params: Params, setting: Setting, key: Tensor) -> Tree:
-        inputs = known(setting.inputs, name)
+        inputs = numeric_schema(setting.schema, name)
         y = balanced(inputs.classes, moves.per_class, key.device)
         x = moves.nearest(rng.normal(key, (len(y), *inputs.shape)), inputs)
         state = {"x": x, "y": y, "round": torch.zeros((), device=key.device)}
@@ -103,7 +103,7 @@ def examples(name: str, moves: Moves) -> Synthesis:
         return moved(state, g, setting, key)
 
     def moved(state: Tree, g: Tensor, setting: Setting, key: Tensor) -> Tree:
-        inputs = known(setting.inputs, name)
+        inputs = numeric_schema(setting.schema, name)
         size = langevin.SCHEDULES[moves.schedule](
             moves.first, moves.last, state["round"], setting.rounds
         )
@@ -112,10 +112,10 @@ def examples(name: str, moves: Moves) -> Synthesis:
         return {**state, "x": moves.nearest(x, inputs), "round": state["round"] + 1}
 
     def draw(state: Tree, setting: Setting, key: Tensor) -> tuple[Tensor, Tensor]:
-        return moves.room(known(setting.inputs, name)).decided(state["x"]), state["y"]
+        return moves.room(numeric_schema(setting.schema, name)).decided(state["x"]), state["y"]
 
     def fits(fed: Federation) -> None:
-        inputs = known(Inputs.of(fed), name)
+        inputs = numeric_schema(Schema.of(fed), name)
         if moves.boxed:
             check(fed, inputs, moves.room(inputs), name, bounds=True)
 

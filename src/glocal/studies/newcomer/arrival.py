@@ -56,7 +56,7 @@ def parts(fed: Federation, client: str | int) -> Parts:
     others = [i for i in range(len(fed)) if i != k]
     if not others:
         raise GlocalError("there is nobody to join: the federation needs another client.")
-    data = fed.uncut
+    data = fed.unsplit
     if data is not None and data.numeric is not None:
         rows = torch.cat([fed.train.of(i) for i in others]).to(data.x.device)
         fed = replace(fed, x=standardise(data.x, data.numeric, rows).to(fed.x.device))
@@ -93,7 +93,7 @@ def _some(fed: Federation, clients: list[int], label_shift_only: bool) -> Federa
         val=of(fed.val),
         test=of(fed.test),
         label_shift_only=label_shift_only,
-        uncut=None,
+        unsplit=None,
     )
 
 

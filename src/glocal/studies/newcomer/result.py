@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glocal.evaluation import paired_test as verdict
+from glocal.evaluation import paired_test
 from glocal.evaluation.communication import Ledger
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Table, Trial, accuracies, client_table, pool_is_valid
@@ -141,7 +141,7 @@ def _summary(rows: Table, clients: Table, found: Sequence[Seen]) -> dict[str, An
     stages = {row["stage"]: row for row in rows}
     by_seed = [s.change() for s in found]
     low, high = interval(by_seed)
-    every = verdict.pool([_everybody(s) for s in found], LEVEL)
+    every = paired_test.compare_repeats([_everybody(s) for s in found], LEVEL)
     verdicts = clients["verdict"]
     return {
         "at_once": stages["at once"]["accuracy"],

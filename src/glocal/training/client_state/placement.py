@@ -16,7 +16,7 @@ import torch
 
 from glocal.core import hardware as machine
 from glocal.core.errors import GlocalError, unknown
-from glocal.core.progress import to_stderr
+from glocal.core.progress import print_note
 from glocal.core.types import Tree
 from glocal.training.client_state.disk import SlotFile
 from glocal.training.client_state.offload import FarStore, HostRows
@@ -56,7 +56,7 @@ class Storage:
     place: str = "auto"
     folder: Path | None = None
     """Where a file of states stays for checkpoints; none: nobody needs it after the run."""
-    note: Callable[[str], None] = to_stderr
+    note: Callable[[str], None] = print_note
     """Told in a sentence where a file is."""
 
     def __post_init__(self) -> None:
