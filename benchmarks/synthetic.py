@@ -238,9 +238,8 @@ class Bench:
         """Draw the examples as they stand, judge them, print the line."""
         began = time.perf_counter()
         half = training.method(progress).server_half
-        drawn = half.draw(progress.server, training.setting, training.key(77))
-        assert drawn is not None
-        x, y = drawn
+        assert half.draw is not None
+        x, y = half.draw(progress.server, training.setting, training.key(77))
         line = {"round": progress.round, **judged.figures(x, y)}
         self.curve.append(line)
         first = torch.cat([x[y == c][:4] for c in range(self.given.fed.classes)])
@@ -283,9 +282,8 @@ class Bench:
 
         fed, asked = self.given.fed, self.asked
         half = training.method(progress).server_half
-        drawn = half.draw(progress.server, training.setting, training.key(77))
-        assert drawn is not None
-        x, y = drawn
+        assert half.draw is not None
+        x, y = half.draw(progress.server, training.setting, training.key(77))
         save_file(
             {"x": x.cpu().contiguous(), "y": y.cpu().contiguous()},
             self.folder / "synthetic.safetensors",

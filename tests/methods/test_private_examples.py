@@ -20,7 +20,6 @@ from glocal.data.schema import Schema
 from glocal.engines import Vectorised
 from glocal.methods import resolve
 from glocal.methods.generative.energy import weighted_gradient
-from glocal.methods.generative.synthesis import Synthesis
 from glocal.nn.task import Task
 from glocal.slots import accounting
 from glocal.slots.accounting import Scheme
@@ -44,9 +43,9 @@ def begun(spec: str, setting: Setting) -> tuple[Method, Tree]:
 
 def moved(method: Method, state: Tree, sent: Tree, setting: Setting, n: Tensor) -> Tree:
     """The server's state after a round in which clients would have sent ``sent``."""
-    assert isinstance(method.server, Synthesis)
-    assert method.server.message is not None
-    message = torch.func.vmap(method.server.message.of)(sent)
+    message = dict(tree.flatten(sent))
+    if "score" in sent:
+        message = {"v": torch.func.vmap(weighted_gradient)(sent["score"], sent["gradient"])}
     uplink = Uplink(torch.arange(len(n)), n, {}, None, message)
     after, _ = method.server_half.reduce(state, uplink, setting, rng.key(1))
     return after

@@ -43,8 +43,8 @@ class Made:
 
 def drawn(training: Training, progress: Progress) -> tuple[Tensor, Tensor] | None:
     """The examples as the run stands, of methods that make some."""
-    half = training.method(progress).server_half
-    return half.draw(progress.server, training.setting, training.key(MADE, 0))
+    draw = training.method(progress).server_half.draw
+    return draw and draw(progress.server, training.setting, training.key(MADE, 0))
 
 
 def made(training: Training, progress: Progress, fed: Federation) -> Made | None:

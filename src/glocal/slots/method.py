@@ -7,6 +7,7 @@ no sense are refused here, with a sentence that says what to do instead.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -23,7 +24,7 @@ from glocal.nn.task import Task
 from glocal.slots.aggregation import Combine, mean
 from glocal.slots.client import Local
 from glocal.slots.privacy import Privacy
-from glocal.slots.server_half import Aggregate, ServerHalf
+from glocal.slots.server_half import ServerHalf, aggregate
 from glocal.slots.server_memory import Memory, no_memory
 from glocal.slots.sharing import Selector, everything, keep_private, split
 from glocal.slots.weighting import Setting, Weighting, by_examples, uniform, uniform_expected
@@ -48,37 +49,18 @@ class Method:
     """A server's half of its own, in place of weighting, combine, server_opt and memory."""
 
     def __post_init__(self) -> None:
-        if self.server is not None:
-            _refuse_beside(self.server, self)
-        elif self.memory.name != "none":
-            _refuse_beside_memory(self)
-        named = self.weighting.name if self.weighting else None
-        if not self.combine.weighted and named:
-            raise GlocalError(
-                f"{self.combine.name} does not use weights, so {named} would do nothing: "
-                "leave one of the two out."
-            )
-        if self.privacy is not None and named and named != "uniform":
-            raise GlocalError(
-                f"{self.privacy.name} bounds what one client can change only if all count alike, "
-                f"so {named} cannot go with it: leave the weighting out, or the privacy."
-            )
-        if self.privacy is not None and self.combine.name != "mean":
-            raise GlocalError(
-                f"{self.privacy.name} adds noise made for a mean, so {self.combine.name} cannot go "
-                "with it: leave one of the two out."
-            )
-        _ = self.server_half  # refuses privacy that it cannot give
+        for objection in _objections(self):
+            raise GlocalError(objection)
 
     @cached_property
     def server_half(self) -> ServerHalf:
         """What the server does: the slots together, or what the method brings."""
-        if self.server is not None:
-            return self.server.protected_by(self.privacy)
         weighting = self.weighting or (by_examples() if self.combine.weighted else uniform())
         if self.privacy is not None:
             weighting = uniform_expected()
-        return Aggregate(weighting, self.combine, self.server_opt, self.privacy, self.memory)
+        if self.server is not None:
+            return dataclasses.replace(self.server, weighting=weighting, privacy=self.privacy)
+        return aggregate(weighting, self.combine, self.server_opt, self.privacy, self.memory)
 
     @property
     def weights(self) -> Weighting:
@@ -91,7 +73,9 @@ class Method:
 
     def client_half(self, task: Task) -> Local:
         """The ``Local`` an engine runs: with the private layers in the client's state."""
-        local, names = self.server_half.client(self.local), self.shared_names(task)
+        local, names = self.local, self.shared_names(task)
+        if self.privacy is not None:
+            local = self.server_half.private_client(local)
         if len(names) == len(task.names) or local.keeps_whole_model:
             return local
         return keep_private(local, names)
@@ -123,7 +107,10 @@ class Method:
     def check(self, task: Task, fed: Federation, setting: Setting) -> None:
         """Refuse, before anyone trains, what does not fit the model, the data or the sampling."""
         self.shared_names(task)
+        self.weights.init(setting)
         self.server_half.check(fed, setting)
+        if self.privacy is not None:
+            self.privacy.check(setting)
         begun = self.begin(task, task.params, setting)
         if self.privacy is None or not self.server_half.sends_update:
             return
@@ -142,44 +129,64 @@ class Method:
         return dataclasses.replace(self, **slots)
 
 
-def _refuse_beside(server: ServerHalf, method: Method) -> None:
-    """No update of a model is sent, so nobody weighs, combines or applies any."""
-    if method.combine.robust:
-        raise GlocalError(
-            f"{server.name} also moves by a mean of what clients send, which one of them can "
-            f"spoil, and {method.combine.name} would protect nothing: leave it out."
+def _objections(method: Method) -> Iterator[str]:
+    """Why the components do not go together, and what to do instead."""
+    combine, privacy, memory = method.combine, method.privacy, method.memory.name
+    named = method.weighting.name if method.weighting else ""
+    more = (
+        f"{privacy.name} protects the update alone, and {{}} sends more than that: use fedavg or "
+        "fedprox as the base."
+        if privacy
+        else ""
+    )
+    if method.server is not None:
+        server, plain, opt = method.server, sgd(), method.server_opt
+        if combine.robust:
+            yield (
+                f"{server.name} also moves by a mean of what clients send, which one of them can "
+                f"spoil, and {combine.name} would protect nothing: leave it out."
+            )
+        idle = {
+            named: named,
+            combine.name: combine.name != "mean",
+            opt.name: (opt.name, opt.lr) != (plain.name, plain.lr),
+            memory: memory != "none",
+            f"shared={method.shared.name}": method.shared.name != "nothing",
+        }
+        for name in (name for name, given in idle.items() if given):
+            yield (
+                f"{server.name} brings a server half of its own, where {name} would do nothing: "
+                "leave it out."
+            )
+        if privacy and server.message is None:
+            yield more.format(server.name)
+    elif memory != "none":
+        if combine.robust:
+            yield (
+                f"{memory} also moves by a mean of what clients send, which one of them can spoil, "
+                f"so {combine.name} would protect nothing: use fedavg or fedprox as the base."
+            )
+        if method.shared.name != "everything":
+            yield (
+                f"{memory} corrects whole models, so shared={method.shared.name} cannot go with "
+                "it: leave shared out, or use fedavg."
+            )
+        if privacy:
+            yield more.format(memory)
+    if not combine.weighted and named:
+        yield (
+            f"{combine.name} does not use weights, so {named} would do nothing: leave one of the "
+            "two out."
         )
-    plain, opt = sgd(), method.server_opt
-    idle = [
-        method.weighting.name if method.weighting else "",
-        method.combine.name if method.combine.name != "mean" else "",
-        opt.name if (opt.name, opt.lr) != (plain.name, plain.lr) else "",
-        method.memory.name if method.memory.name != "none" else "",
-        f"shared={method.shared.name}" if method.shared.name != "nothing" else "",
-    ]
-    for name in filter(None, idle):
-        raise GlocalError(
-            f"{server.name} brings a server half of its own, where {name} would do nothing: "
-            "leave it out."
+    if privacy and named and named != "uniform":
+        yield (
+            f"{privacy.name} bounds what one client can change only if all count alike, so {named} "
+            "cannot go with it: leave the weighting out, or the privacy."
         )
-
-
-def _refuse_beside_memory(method: Method) -> None:
-    memory = method.memory.name
-    if method.combine.robust:
-        raise GlocalError(
-            f"{memory} also moves by a mean of what clients send, which one of them can spoil, "
-            f"so {method.combine.name} would protect nothing: use fedavg or fedprox as the base."
-        )
-    if method.shared.name != "everything":
-        raise GlocalError(
-            f"{memory} corrects whole models, so shared={method.shared.name} cannot go with it: "
-            "leave shared out, or use fedavg."
-        )
-    if method.privacy is not None:
-        raise GlocalError(
-            f"{method.privacy.name} protects the update alone, and {memory} sends more than that: "
-            "use fedavg or fedprox as the base."
+    if privacy and combine.name != "mean":
+        yield (
+            f"{privacy.name} adds noise made for a mean, so {combine.name} cannot go with it: "
+            "leave one of the two out."
         )
 
 

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, unknown
-from glocal.core.types import Params, Tree, Uplink
+from glocal.core.types import Params, Tree
 from glocal.core.validation import not_negative, positive
 from glocal.slots import accounting
 from glocal.slots.aggregation import weighted_sum
@@ -229,9 +229,9 @@ def dp(
 def private_mean(
     privacy: Privacy,
     state: Tree,
-    uplink: Uplink,
     messages: Params,
     like: Params,
+    ids: Tensor,
     p: Tensor,
     setting: Setting,
     key: Tensor,
@@ -242,8 +242,8 @@ def private_mean(
     of the shapes of ``like``.
     """
     said: Tree = {}
-    if len(uplink.ids):
-        keys = rng.fold(rng.fold(key, 0), uplink.ids)
+    if len(ids):
+        keys = rng.fold(rng.fold(key, 0), ids)
         messages, said = torch.func.vmap(partial(privacy.client, state))(messages, keys)
         said = tree.map(lambda x: x.sum(0), said)
         mean = tree.map(lambda x: weighted_sum(x, p), messages)

@@ -7,8 +7,8 @@ a client's state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -22,44 +22,61 @@ from glocal.slots.aggregation import Combine
 from glocal.slots.client import Local
 from glocal.slots.privacy import Privacy, private_mean
 from glocal.slots.server_memory import Memory
-from glocal.slots.weighting import Setting, Weighting
+from glocal.slots.weighting import Setting, Weighting, by_examples
+
+Draw = Callable[[Tree, Setting, Tensor], tuple[Tensor, Tensor]]
 
 
-class ServerHalf(Protocol):
-    """The contract; :class:`Aggregate` is that of every method which does not bring its own."""
+@dataclass(frozen=True, kw_only=True)
+class ServerHalf:
+    """The contract: pure functions of the server's state and what a cohort sent.
 
-    sends_update: ClassVar[bool]
-    """Whether clients send an update of the model's shared parameters."""
+    A cohort's messages are combined, and the state moves by what they are together. Privacy takes
+    the place of ``combine``, and then a mean is all that the state is moved by.
+    """
+
+    name: str
+    """As in messages to users."""
+    memory: Memory
+    """What the server keeps and broadcasts beside the parameters."""
+    combine: Callable[[Uplink, Tensor], Params]
+    """What the messages are together, from the uplink and the clients' weights."""
+    apply: Callable[[Tree, Params, Uplink, Setting, Tensor], Tree]
+    """What changes in the state, from the messages combined; the key is for what it draws."""
+    check: Callable[[Federation, Setting], None]
+    """Refuses, before anyone trains, data and rounds that do not fit."""
+    weighting: Weighting = field(default_factory=by_examples)
+    """How much each client counts."""
+    server_opt: Optimizer | None = None
+    """What steps along the clients' updates; None: clients send no update of the model."""
+    draw: Draw | None = None
+    """Synthetic data, inputs and labels, of a method that makes some."""
+    privacy: Privacy | None = None
+    message: Callable[[Uplink], Params] | None = None
+    """The part of an uplink that privacy protects; None: privacy is refused."""
+    like: Callable[[Tree], Params] = lambda state: state["params"]
+    """Tensors of one message's shapes, from the server's state: an empty cohort shows none."""
+    private_client: Callable[[Local], Local] = lambda local: local
+    """The client's half under privacy, which sends the message and nothing else."""
 
     @property
-    def name(self) -> str:
-        """As in messages to users."""
-        ...
-
-    @property
-    def weighting(self) -> Weighting:
-        """How much each client counts."""
-        ...
-
-    def protected_by(self, privacy: Privacy | None) -> ServerHalf:
-        """The same, under privacy; raises where that cannot protect what clients send."""
-        ...
-
-    def client(self, local: Local) -> Local:
-        """The client's half, sending what this half of the server reads."""
-        ...
-
-    def check(self, fed: Federation, setting: Setting) -> None:
-        """Refuse, before anyone trains, data and rounds that do not fit."""
-        ...
+    def sends_update(self) -> bool:
+        """Whether clients send an update of the model's shared parameters."""
+        return self.server_opt is not None
 
     def init(self, params: Params, setting: Setting, key: Tensor) -> Tree:
-        """The state before the first round; the key is for what the server draws."""
-        ...
+        """The state of every slot before the first round; the key is for what the server draws."""
+        return {
+            "params": params,
+            "opt": self.server_opt.init(params) if self.server_opt else {},
+            "weighting": self.weighting.init(setting),
+            "memory": self.memory.init(params, setting, key),
+            "privacy": self.privacy.init(setting) if self.privacy else {},
+        }
 
     def broadcast(self, state: Tree) -> Tree:
         """What goes into the downlink beside the parameters."""
-        ...
+        return self.memory.broadcast(state["memory"])
 
     def reduce(
         self, state: Tree, uplink: Uplink, setting: Setting, key: Tensor
@@ -69,90 +86,55 @@ class ServerHalf(Protocol):
         An empty cohort changes nothing, but where privacy adds noise, which must not tell that
         nobody was there.
         """
-        ...
-
-    def draw(self, state: Tree, setting: Setting, key: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Synthetic data, inputs and labels, of a method that makes some."""
-        ...
-
-
-@dataclass(frozen=True)
-class Aggregate:
-    """Weigh, protect, combine and apply the clients' updates."""
-
-    weighting: Weighting
-    combine: Combine
-    server_opt: Optimizer
-    privacy: Privacy | None
-    memory: Memory
-    name: str = "aggregation"
-    sends_update: ClassVar[bool] = True
-
-    def protected_by(self, privacy: Privacy | None) -> ServerHalf:
-        """Itself: it is made with its privacy."""
-        return self
-
-    def client(self, local: Local) -> Local:
-        """The client sends its update as it is."""
-        return local
-
-    def check(self, fed: Federation, setting: Setting) -> None:
-        """Refuse sampling that weighting, aggregator or privacy cannot take."""
-        self.weighting.init(setting)
-        self.combine.check(setting)
-        if self.privacy is not None:
-            self.privacy.check(setting)
-
-    def init(self, params: Params, setting: Setting, key: Tensor) -> Tree:
-        """The state of every slot."""
-        return {
-            "params": params,
-            "opt": self.server_opt.init(params),
-            "weighting": self.weighting.init(setting),
-            "memory": self.memory.init(params, setting, key),
-            "privacy": self.privacy.init(setting) if self.privacy else {},
-        }
-
-    def broadcast(self, state: Tree) -> Tree:
-        """What the memory says."""
-        return self.memory.broadcast(state["memory"])
-
-    def reduce(
-        self, state: Tree, uplink: Uplink, setting: Setting, key: Tensor
-    ) -> tuple[Tree, Tensor]:
-        """One step of the server's optimiser along the aggregated update."""
         if len(uplink.ids) == 0 and self.privacy is None:
             return state, torch.zeros(0)
         p, weighting = self.weighting.weigh(state["weighting"], uplink)
+        privacy = state["privacy"]
         if self.privacy is None:
-            update, privacy = self.combine.combine(uplink.update, p), state["privacy"]
+            combined = self.combine(uplink, p)
         else:
-            update, privacy = private_mean(
+            assert self.message is not None
+            combined, privacy = private_mean(
                 self.privacy,
-                state["privacy"],
-                uplink,
-                uplink.update,
-                state["params"],
+                privacy,
+                self.message(uplink),
+                self.like(state),
+                uplink.ids,
                 p,
                 setting,
                 key,
             )
+        changes = self.apply(state, combined, uplink, setting, rng.fold(key, 2))
+        return {**state, **changes, "weighting": weighting, "privacy": privacy}, p
+
+
+def aggregate(
+    weighting: Weighting,
+    combine: Combine,
+    server_opt: Optimizer,
+    privacy: Privacy | None,
+    memory: Memory,
+) -> ServerHalf:
+    """Clients' updates are weighed, combined and applied by the server's optimiser."""
+
+    def apply(state: Tree, update: Params, uplink: Uplink, setting: Setting, key: Tensor) -> Tree:
         # The optimiser descends, and an update points the way to go: its negative is the gradient.
         gradient = tree.map(torch.neg, update)
-        params, opt = self.server_opt.update(gradient, state["opt"], state["params"], 1.0)
-        memory = self.memory.update(state["memory"], uplink, setting, rng.fold(key, 2))
-        return {
-            "params": params,
-            "start": state["start"],
-            "opt": opt,
-            "weighting": weighting,
-            "memory": memory,
-            "privacy": privacy,
-        }, p
+        params, opt = server_opt.update(gradient, state["opt"], state["params"], 1.0)
+        moved = memory.update(state["memory"], uplink, setting, key)
+        return {"params": params, "opt": opt, "memory": moved}
 
-    def draw(self, state: Tree, setting: Setting, key: Tensor) -> tuple[Tensor, Tensor] | None:
-        """None: it makes a model."""
-        return None
+    return ServerHalf(
+        name="aggregation",
+        weighting=weighting,
+        privacy=privacy,
+        memory=memory,
+        combine=lambda uplink, p: combine.combine(uplink.update, p),
+        message=lambda uplink: uplink.update,
+        apply=apply,
+        check=lambda fed, setting: combine.check(setting),
+        server_opt=server_opt,
+    )
 
 
 def whole_model(task: Task, state: Tree) -> Params:

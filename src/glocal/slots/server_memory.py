@@ -21,14 +21,9 @@ class Memory:
     name: str
     init: Callable[[Params, Setting, Tensor], Tree]
     broadcast: Callable[[Tree], Tree]
-    update: Callable[[Tree, Uplink, Setting, Tensor], Tree]
+    update: Callable[[Tree, Uplink, Setting, Tensor], Tree] = lambda state, *cohort: state
 
 
 def no_memory() -> Memory:
     """Nothing is kept, nothing sent."""
-    return Memory(
-        "none",
-        init=lambda params, setting, key: {},
-        broadcast=lambda state: {},
-        update=lambda state, uplink, setting, key: state,
-    )
+    return Memory("none", init=lambda params, setting, key: {}, broadcast=lambda state: {})

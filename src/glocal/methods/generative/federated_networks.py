@@ -23,12 +23,12 @@ from glocal.data.schema import Schema, numeric_schema
 from glocal.methods.generative import langevin, networks
 from glocal.methods.generative.input_range import check
 from glocal.methods.generative.server_examples import balanced
-from glocal.methods.generative.synthesis import Message, Synthesis
 from glocal.nn.optim import Optimizer
 from glocal.nn.task import Task
 from glocal.slots.aggregation import weighted_sum
 from glocal.slots.client import Local, Phase
 from glocal.slots.method import Method
+from glocal.slots.server_half import ServerHalf
 from glocal.slots.server_memory import Memory
 from glocal.slots.sharing import nothing
 from glocal.slots.weighting import Setting
@@ -126,7 +126,7 @@ def travelling(
 
     def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
         change = tree.sub(carry["networks"], down["networks"])
-        return {}, {"w": carry["w"], "opt": carry["opt"]}, {"networks": change}
+        return {}, {"w": carry["w"], "opt": carry["opt"]}, flat(change)
 
     local = base.replace(
         init=init,
@@ -141,7 +141,7 @@ def travelling(
     return Method(local=local, server=averaged(name, design), shared=nothing())
 
 
-def averaged(name: str, design: Design) -> Synthesis:
+def averaged(name: str, design: Design) -> ServerHalf:
     """The server's networks: drawn at the start, moved by the mean change, a source of examples.
 
     Under privacy a client's change of all networks is one vector, and all clients count alike.
@@ -157,35 +157,38 @@ def averaged(name: str, design: Design) -> Synthesis:
         }
         return {"networks": drawn}
 
-    def update(state: Tree, uplink: Uplink, setting: Setting, key: Tensor) -> Tree:
-        n = uplink.n.to(torch.float32)
-        mean = tree.map(lambda d: weighted_sum(d, n / n.sum()), uplink.extra["networks"])
-        return {"networks": tree.add(state["networks"], mean)}
+    def apply(state: Tree, mean: Params, uplink: Uplink, setting: Setting, key: Tensor) -> Tree:
+        return {"memory": tree.add(state["memory"], tree.unflatten(mean))}
 
     def draw(state: Tree, setting: Setting, key: Tensor) -> tuple[Tensor, Tensor]:
         inputs = numeric_schema(setting.schema, name)
         y = balanced(inputs.classes, design.per_class, key.device)
         z = rng.normal(key, (len(y), design.code))
         nets = design.nets(inputs.shape, inputs.classes)
+        w = state["memory"]["networks"]["generator"]
         with torch.no_grad():
-            x = networks.shades(nets.generator(state["networks"]["generator"], z, y))
+            x = networks.shades(nets.generator(w, z, y))
         return langevin.room(inputs, None, None).decided(x), y
 
-    def broadcast(state: Tree) -> Tree:
-        return {"networks": state["networks"]}
-
-    def move(state: Tree, mean: Params, setting: Setting, key: Tensor) -> Tree:
-        return tree.add(state, tree.unflatten(mean))
-
-    def flat(nets: Tree) -> Params:
-        return dict(tree.flatten(nets))
-
-    def fits(fed: Federation) -> None:
+    def check_data(fed: Federation, setting: Setting) -> None:
         inputs = numeric_schema(Schema.of(fed), name)
         check(fed, inputs, langevin.room(inputs, None, None), name, bounds=False)
 
-    message = Message(of=flat, like=flat, move=move)
-    return Synthesis(Memory(name, init, broadcast, update), draw, fits, message)
+    return ServerHalf(
+        name=name,
+        memory=Memory(name, init, broadcast=lambda state: state),
+        combine=lambda uplink, p: tree.map(lambda x: weighted_sum(x, p), uplink.extra),
+        apply=apply,
+        check=check_data,
+        draw=draw,
+        message=lambda uplink: uplink.extra,
+        like=lambda state: flat(state["memory"]["networks"]),
+    )
+
+
+def flat(nets: Tree) -> Params:
+    """All networks as the named parts of one vector."""
+    return dict(tree.flatten({"networks": nets}))
 
 
 def classes_of(nets: Tree, code: int) -> int:

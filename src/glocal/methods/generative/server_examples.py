@@ -10,14 +10,16 @@ from torch import Tensor
 
 from glocal.core import rng
 from glocal.core.errors import GlocalError, unknown
-from glocal.core.types import Params, Tree, Uplink
+from glocal.core.types import Carry, ClientState, Downlink, Params, Tree, Uplink
 from glocal.core.validation import not_negative, positive_integers
 from glocal.data.federation import Federation
 from glocal.data.schema import Schema, numeric_schema
 from glocal.methods.generative import langevin
 from glocal.methods.generative.energy import mixture_gradient, weighted_gradient
 from glocal.methods.generative.input_range import check
-from glocal.methods.generative.synthesis import Message, Synthesis
+from glocal.nn.task import Task
+from glocal.slots.client import Local
+from glocal.slots.server_half import ServerHalf
 from glocal.slots.server_memory import Memory
 from glocal.slots.weighting import Setting
 
@@ -71,7 +73,7 @@ class Moves:
         return kept if words is None else torch.where(words, x.clamp(0.0, 1.0), kept)
 
 
-def examples(name: str, moves: Moves) -> Synthesis:
+def examples(name: str, moves: Moves) -> ServerHalf:
     """A server's state of M = classes · ``per_class`` labelled examples, which begin as noise.
 
     Clients send ``extra["score"]`` [M], what stands for −E, and ``extra["gradient"]`` [M, …].
@@ -98,33 +100,45 @@ def examples(name: str, moves: Moves) -> Synthesis:
     def broadcast(state: Tree) -> Tree:
         return {"examples": {k: v for k, v in state.items() if k != "round"}}
 
-    def update(state: Tree, uplink: Uplink, setting: Setting, key: Tensor) -> Tree:
+    def combine(uplink: Uplink, p: Tensor) -> Params:
         g = mixture_gradient(uplink.extra["score"], uplink.extra["gradient"], uplink.n)
-        return moved(state, g, setting, key)
+        return {"v": g}
 
-    def moved(state: Tree, g: Tensor, setting: Setting, key: Tensor) -> Tree:
-        inputs = numeric_schema(setting.schema, name)
-        size = langevin.SCHEDULES[moves.schedule](
-            moves.first, moves.last, state["round"], setting.rounds
-        )
-        eps = rng.normal(key, state["x"].shape)
-        x = langevin.step(state["x"], langevin.clipped(g, moves.clip), size, moves.noise, eps)
-        return {**state, "x": moves.nearest(x, inputs), "round": state["round"] + 1}
+    def apply(state: Tree, g: Params, uplink: Uplink, setting: Setting, key: Tensor) -> Tree:
+        memory, inputs = state["memory"], numeric_schema(setting.schema, name)
+        x, t = memory["x"], memory["round"]
+        size = langevin.SCHEDULES[moves.schedule](moves.first, moves.last, t, setting.rounds)
+        eps = rng.normal(key, x.shape)
+        x = langevin.step(x, langevin.clipped(g["v"], moves.clip), size, moves.noise, eps)
+        return {"memory": {**memory, "x": moves.nearest(x, inputs), "round": t + 1}}
+
+    def private_client(local: Local) -> Local:
+        def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+            update, client, sent = local.finish(task, down, carry)
+            return update, client, {"v": weighted_gradient(sent["score"], sent["gradient"])}
+
+        return local.replace(finish=finish)
 
     def draw(state: Tree, setting: Setting, key: Tensor) -> tuple[Tensor, Tensor]:
-        return moves.room(numeric_schema(setting.schema, name)).decided(state["x"]), state["y"]
+        memory = state["memory"]
+        return moves.room(numeric_schema(setting.schema, name)).decided(memory["x"]), memory["y"]
 
-    def fits(fed: Federation) -> None:
+    def check_data(fed: Federation, setting: Setting) -> None:
         inputs = numeric_schema(Schema.of(fed), name)
         if moves.boxed:
             check(fed, inputs, moves.room(inputs), name, bounds=True)
 
-    message = Message(
-        of=lambda extra: {"v": weighted_gradient(extra["score"], extra["gradient"])},
-        like=lambda state: {"v": state["x"]},
-        move=lambda state, mean, setting, key: moved(state, mean["v"], setting, key),
+    return ServerHalf(
+        name=name,
+        memory=Memory(name, init, broadcast),
+        combine=combine,
+        apply=apply,
+        check=check_data,
+        draw=draw,
+        message=lambda uplink: uplink.extra,
+        like=lambda state: {"v": state["memory"]["x"]},
+        private_client=private_client,
     )
-    return Synthesis(Memory(name, init, broadcast, update), draw, fits, message)
 
 
 def balanced(classes: int, per_class: int, device: torch.device) -> Tensor:
