@@ -52,3 +52,13 @@ class Uplink:
     """Loss of the received model on each client's training data, if the weighting asked for it."""
     extra: Tree
     """What else the method sends (SCAFFOLD's change of control variate)."""
+
+    def subset(self, chosen: Any) -> Uplink:
+        """What some of the cohort send, in the order of ``chosen`` (a mask, or positions)."""
+
+        def rows(part: Tree) -> Tree:
+            return {k: rows(v) if isinstance(v, dict) else v[chosen] for k, v in part.items()}
+
+        loss = None if self.loss is None else self.loss[chosen]
+        ids, n = self.ids[chosen], self.n[chosen]
+        return Uplink(ids, n, rows(self.update), loss, rows(self.extra))

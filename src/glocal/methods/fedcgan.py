@@ -28,12 +28,11 @@ from torch.nn import functional
 
 from glocal.core import rng
 from glocal.core.types import Batch, Params, Tree
-from glocal.core.validation import positive_integers
-from glocal.methods.generative.federated_networks import Design, Nets, travelling
-from glocal.methods.generative.networks import shades
+from glocal.methods.generative.federated_networks import averaged_networks
+from glocal.methods.generative.networks import Nets, shades
 from glocal.methods.training_args import TrainingArgs, local_sgd, with_adam
 from glocal.nn.optim import adam
-from glocal.nn.task import Task, weighted_mean
+from glocal.nn.task import weighted_mean
 from glocal.slots.method import Method
 
 
@@ -46,8 +45,7 @@ def fedcgan(
     steps: int | None = None,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """A conditional GAN that travels; examples come from its generator."""
-    positive_integers(steps=1 if steps is None else steps)
+    """A conditional GAN is shared; synthetic data comes from its generator."""
     settings = with_adam(5e-4, training)
     base = local_sgd(**settings)
     opt = base.opt
@@ -57,9 +55,7 @@ def fedcgan(
     def made(nets: Nets, g: Params, y: Tensor, key: Tensor) -> Tensor:
         return shades(nets.generator(g, rng.normal(key, (len(y), code)), y))
 
-    def discriminator(
-        task: Task, nets: Nets, w: Tree, batch: Batch, key: Tensor
-    ) -> Callable[[Tree], Tensor]:
+    def discriminator(nets: Nets, w: Tree, batch: Batch, key: Tensor) -> Callable[[Tree], Tensor]:
         x, y = batch["x"], batch["y"]
         fake = made(nets, w["generator"], y, key)
 
@@ -72,9 +68,7 @@ def fedcgan(
 
         return objective
 
-    def generator(
-        task: Task, nets: Nets, w: Tree, batch: Batch, key: Tensor
-    ) -> Callable[[Tree], Tensor]:
+    def generator(nets: Nets, w: Tree, batch: Batch, key: Tensor) -> Callable[[Tree], Tensor]:
         y = batch["y"]
 
         def objective(at: Tree) -> Tensor:
@@ -83,14 +77,16 @@ def fedcgan(
 
         return objective
 
-    return travelling(
+    return averaged_networks(
         "fedcgan",
-        Design(("critic", "generator"), code, width, spc, dense),
+        [(discriminator, ["critic"]), (generator, ["generator"])],
         base,
         opt,
-        (discriminator, generator),
-        (("critic",), ("generator",)),
-        steps,
+        spc=spc,
+        code=code,
+        width=width,
+        dense=dense,
+        steps=steps,
     )
 
 

@@ -27,10 +27,11 @@ from torch.nn import functional
 
 from glocal.core import rng
 from glocal.core.types import Batch, Tree
-from glocal.core.validation import not_negative, positive_integers
-from glocal.methods.generative.federated_networks import Design, Nets, travelling
+from glocal.core.validation import not_negative
+from glocal.methods.generative.federated_networks import averaged_networks
+from glocal.methods.generative.networks import Nets
 from glocal.methods.training_args import TrainingArgs, local_sgd, with_adam
-from glocal.nn.task import Task, weighted_mean
+from glocal.nn.task import weighted_mean
 from glocal.slots.method import Method
 
 
@@ -44,15 +45,12 @@ def fedcvae(
     steps: int | None = None,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """A conditional VAE that travels; examples come from its decoder."""
+    """A conditional VAE is shared; synthetic data comes from its decoder."""
     not_negative(kl=kl)
-    positive_integers(steps=1 if steps is None else steps)
     settings = with_adam(1e-3, training)
     base = local_sgd(**settings)
 
-    def both(
-        task: Task, nets: Nets, w: Tree, batch: Batch, key: Tensor
-    ) -> Callable[[Tree], Tensor]:
+    def both(nets: Nets, w: Tree, batch: Batch, key: Tensor) -> Callable[[Tree], Tensor]:
         x, y = batch["x"], batch["y"]
         eps = rng.normal(key, (len(x), code))
 
@@ -64,14 +62,16 @@ def fedcvae(
 
         return objective
 
-    return travelling(
+    return averaged_networks(
         "fedcvae",
-        Design(("encoder", "generator"), code, width, spc, dense),
+        [(both, ("encoder", "generator"))],
         base,
         base.opt,
-        (both,),
-        (("encoder", "generator"),),
-        steps,
+        spc=spc,
+        code=code,
+        width=width,
+        dense=dense,
+        steps=steps,
     )
 
 

@@ -32,10 +32,9 @@ from glocal.core import rng
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
 from glocal.core.validation import not_negative, positive_integers
 from glocal.methods.generative import energy, langevin
-from glocal.methods.generative.server_examples import Moves, examples
+from glocal.methods.generative.server_examples import Moves, examples, own_classifier
 from glocal.methods.training_args import TrainingArgs, local_sgd, with_adam
 from glocal.nn.task import Task, weighted_mean
-from glocal.slots.client import Phase
 from glocal.slots.method import Method
 from glocal.slots.sharing import nothing
 
@@ -109,14 +108,5 @@ def fedevg(
         g = langevin.clipped(energy.gradient(task, w, x, y), clip)
         return {}, {"w": w}, {"score": s.sign() if signed else s, "gradient": g}
 
-    local = base.replace(
-        init=init,
-        start=start,
-        phases=(Phase("train", base.epochs, step, steps),),
-        finish=finish,
-        received=lambda task, down, client: client["w"],
-        candidates=lambda task, down, client: {"own": client["w"]},
-        solve_before_evaluation=True,  # who never took part can train all the same
-        keeps_whole_model=True,
-    )
+    local = own_classifier(base, steps, init=init, start=start, step=step, finish=finish)
     return Method(local=local, server=examples("fedevg", moves), shared=nothing())

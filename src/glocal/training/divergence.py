@@ -100,7 +100,7 @@ def screen(
         )
     used = good if policy == "fatal" else fine
     keeps = kept if policy == "fatal" else fine
-    rest = _chosen(uplink, used)
+    rest = uplink.subset(used)
     return Screened(rest, tree.norm(rest.update), keeps, left_out=uplink.ids[~used].tolist())
 
 
@@ -137,14 +137,3 @@ def _cleaned(uplink: Uplink, fine: Tensor) -> Uplink:
     if loss is not None:  # as bad as the worst known: it is no better
         loss = torch.where(loss.isfinite(), loss, loss[fine].max())
     return Uplink(uplink.ids, uplink.n, update, loss, tree.map(clean, uplink.extra))
-
-
-def _chosen(uplink: Uplink, chosen: Tensor) -> Uplink:
-    """The uplink of some of the cohort."""
-    return Uplink(
-        ids=uplink.ids[chosen],
-        n=uplink.n[chosen],
-        update=tree.row(uplink.update, chosen),
-        loss=None if uplink.loss is None else uplink.loss[chosen],
-        extra=tree.row(uplink.extra, chosen),
-    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -159,36 +160,68 @@ class _Undrawn(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _skeleton(kind: str, shape: Shape, classes: int, code: int, width: int) -> nn.Module:
+@dataclass(frozen=True)
+class Nets:
+    """Networks for examples of one shape, as pure functions of their parameters."""
+
+    shape: Shape
+    classes: int
+    code: int
+    width: int
+    dense: bool = False
+    """Whether images go through dense layers, as tables do."""
+
+    @property
+    def inner(self) -> Shape:
+        """The shape of an example as the networks see it."""
+        return (math.prod(self.shape),) if self.dense else self.shape
+
+    def module(self, kind: str) -> nn.Module:
+        """A network with parameters newly drawn."""
+        return KINDS[kind](self.inner, self.classes, self.code, self.width)
+
+    def init(self, kind: str, key: Tensor) -> Params:
+        """A network's parameters, the same for the same key."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(rng.seed_of(key))
+            module = self.module(kind)
+        return {k: v.detach().to(key.device) for k, v in module.named_parameters()}
+
+    def generator(self, w: Params, z: Tensor, y: Tensor) -> Tensor:
+        """Examples of classes ``y``; of images, the logits of their pixels."""
+        out = self._call("generator", w, z, one_hot(y, self.classes))
+        return out.reshape(len(z), *self.shape)
+
+    def critic(self, w: Params, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The logit of being real, and those of the classes."""
+        out = self._call("critic", w, x.reshape(len(x), *self.inner))
+        return out[:, 0], out[:, 1:]
+
+    def encoder(self, w: Params, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and logarithm of the variance of each example's code."""
+        x = x.reshape(len(x), *self.inner)
+        out = self._call("encoder", w, x, one_hot(y, self.classes))
+        return out[:, : self.code], out[:, self.code :]
+
+    def _call(self, kind: str, w: Params, *inputs: Tensor) -> Tensor:
+        out: Tensor = functional_call(_skeletons.of(self, kind), w, inputs)
+        return out
+
+
+def _skeleton(nets: Nets, kind: str) -> nn.Module:
     """The network without numbers: its parameters are always given."""
     with torch.device("meta"), _Undrawn():
-        return KINDS[kind](shape, classes, code, width)
+        return nets.module(kind)
 
 
-class _Kept(threading.local):
-    """The skeletons, each thread its own: during a call, what was given is in the module."""
+class _Skeletons(threading.local):
+    """Each thread has its own: during a call, the parameters given are in the module."""
 
     def __init__(self) -> None:
-        self.skeleton = lru_cache(maxsize=64)(_skeleton)
+        self.of = lru_cache(maxsize=64)(_skeleton)
 
 
-_kept = _Kept()
-
-
-def draw(kind: str, shape: Shape, classes: int, code: int, width: int, key: Tensor) -> Params:
-    """A network's parameters, newly drawn, the same for the same key."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(rng.seed_of(key))
-        module = KINDS[kind](shape, classes, code, width)
-    return {k: v.detach().to(key.device) for k, v in module.named_parameters()}
-
-
-def call(
-    kind: str, w: Params, shape: Shape, classes: int, code: int, width: int, *given: Tensor
-) -> Tensor:
-    """The network's answer with these parameters."""
-    out: Tensor = functional_call(_kept.skeleton(kind, shape, classes, code, width), w, given)
-    return out
+_skeletons = _Skeletons()
 
 
 def shades(x: Tensor) -> Tensor:

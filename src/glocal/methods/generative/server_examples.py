@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,8 +18,9 @@ from glocal.data.schema import Schema, numeric_schema
 from glocal.methods.generative import langevin
 from glocal.methods.generative.energy import mixture_gradient, weighted_gradient
 from glocal.methods.generative.input_range import check
+from glocal.methods.local import own_model
 from glocal.nn.task import Task
-from glocal.slots.client import Local
+from glocal.slots.client import Local, Phase, Step
 from glocal.slots.server_half import ServerHalf
 from glocal.slots.server_memory import Memory
 from glocal.slots.weighting import Setting
@@ -138,6 +140,18 @@ def examples(name: str, moves: Moves) -> ServerHalf:
         message=lambda uplink: uplink.extra,
         like=lambda state: {"v": state["memory"]["x"]},
         private_client=private_client,
+    )
+
+
+def own_classifier(base: Local, steps: int | None, *, step: Step, **functions: Any) -> Local:
+    """A client that keeps its classifier whole, under ``w`` in its state, and shares none of it."""
+    return base.replace(
+        phases=(Phase("train", base.epochs, step, steps),),
+        received=own_model,
+        candidates=lambda task, down, client: {"own": client["w"]},
+        solve_before_evaluation=True,  # a client that never took part can train all the same
+        keeps_whole_model=True,
+        **functions,
     )
 
 
