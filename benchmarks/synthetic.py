@@ -37,7 +37,7 @@ from glocal.core import rng, tree
 from glocal.data.federation import Federation
 from glocal.engines import Sequential, Vectorised
 from glocal.evaluation import synthetic_data
-from glocal.evaluation.communication import Ledger
+from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import outcomes
 from glocal.experiment import contact_sheet as sheet
 from glocal.methods import resolve
@@ -180,7 +180,7 @@ class Bench:
         flat = {k: v.detach().cpu().contiguous().clone() for k, v in flat.items()}
         state = {
             "round": progress.round,
-            "ledger": progress.ledger.to_dict(),
+            "ledger": progress.traffic.to_dict(),
             "history": progress.history,
             "curve": self.curve,
             "spent": self.spent,
@@ -210,7 +210,7 @@ class Bench:
         fed = training.fed
         progress.server = found["server"]
         progress.clients = ClientStore.restored(len(fed), ids, found["clients"], fed.x.device)
-        progress.ledger = Ledger.from_dict(state["ledger"])
+        progress.traffic = Traffic.from_dict(state["ledger"])
         progress.round, progress.history = state["round"], state["history"]
         self.curve, self.spent = state["curve"], state["spent"]
         with np.load(self.folder / "snapshots.npz") as kept:
@@ -311,8 +311,8 @@ class Bench:
             "frechet": last["frechet"],
             "examples": len(x),
             "own_models_accuracy": sum(own.metrics["accuracy"]) / len(fed),
-            "params_up_a_round": sum(progress.ledger.up[-1].values()) // len(fed),
-            "params_down_a_round": sum(progress.ledger.down[-1].values()) // len(fed),
+            "params_up_a_round": sum(progress.traffic.up[-1].values()) // len(fed),
+            "params_down_a_round": sum(progress.traffic.down[-1].values()) // len(fed),
             # FedAvg sends its whole network, here the clients' one, both ways.
             "fedavg_params_up_a_round": tree.count(training.task.params),
             "nearness": synthetic_data.nearness(x, trained, held, judged.key),

@@ -8,36 +8,36 @@ import math
 import pytest
 
 from glocal.core.errors import GlocalError
-from glocal.evaluation.communication import Ledger, published
+from glocal.evaluation.communication import Traffic, published
 
 
 @pytest.fixture
-def ledger() -> Ledger:
+def traffic() -> Traffic:
     return (
-        Ledger()
+        Traffic()
         .record({"shared": 100, "private start": 30}, {"shared": 20})
         .record({"shared": 100}, {"shared": 20, "extra": 5})
         .record({}, {})
     )
 
 
-def test_totals_by_direction_and_layer_set(ledger: Ledger) -> None:
-    assert (ledger.params_down, ledger.params_up) == (230, 45)
-    assert ledger.by_set("down") == {"shared": 200, "private start": 30}
-    assert ledger.by_set("up") == {"shared": 40, "extra": 5}
-    assert ledger.nbytes() == 4 * 275
-    assert ledger.nbytes(itemsize=2) == 2 * 275
+def test_totals_by_direction_and_layer_set(traffic: Traffic) -> None:
+    assert (traffic.params_down, traffic.params_up) == (230, 45)
+    assert traffic.by_set("down") == {"shared": 200, "private start": 30}
+    assert traffic.by_set("up") == {"shared": 40, "extra": 5}
+    assert traffic.nbytes() == 4 * 275
+    assert traffic.nbytes(itemsize=2) == 2 * 275
 
 
 def test_recording_leaves_the_old_ledger_and_the_callers_dict_alone() -> None:
-    empty, counts = Ledger(), {"shared": 1}
+    empty, counts = Traffic(), {"shared": 1}
     one = empty.record(counts, counts)
     counts["shared"] = 99
     assert (empty.params_down, one.params_down, one.params_up) == (0, 1, 1)
 
 
 def test_two_that_follow_from_one_do_not_see_each_other() -> None:
-    one = Ledger().record({"shared": 1}, {})
+    one = Traffic().record({"shared": 1}, {})
     left, right = one.record({"shared": 2}, {}), one.record({"shared": 3}, {})
     again = left.record({"shared": 4}, {})
     assert [len(x.down) for x in (one, left, right, again)] == [1, 2, 2, 3]
@@ -47,7 +47,7 @@ def test_two_that_follow_from_one_do_not_see_each_other() -> None:
 
 
 def test_a_long_run_does_not_copy_its_past() -> None:
-    first = Ledger().record({"shared": 1}, {})
+    first = Traffic().record({"shared": 1}, {})
     last = first
     for _ in range(50):
         last = last.record({"shared": 1}, {})
@@ -57,7 +57,7 @@ def test_a_long_run_does_not_copy_its_past() -> None:
 
 def test_a_negative_count_is_refused() -> None:
     with pytest.raises(GlocalError, match="'extra'"):
-        Ledger().record({"shared": 1}, {"extra": -1})
+        Traffic().record({"shared": 1}, {"extra": -1})
 
 
 @pytest.mark.parametrize(
@@ -72,23 +72,23 @@ def test_a_negative_count_is_refused() -> None:
     ],
 )
 def test_traffic_to_a_goal(
-    ledger: Ledger, series: list[float | None], goal: float, spent: int | None
+    traffic: Traffic, series: list[float | None], goal: float, spent: int | None
 ) -> None:
-    assert ledger.to_goal(series, goal) == spent
+    assert traffic.to_goal(series, goal) == spent
 
 
-def test_traffic_to_a_goal_from_above(ledger: Ledger) -> None:
-    assert ledger.to_goal([2.0, 1.0, 0.5], 2.0, lower_is_better=True) == 150
-    assert ledger.to_goal([2.0, 1.0, 0.5], 1.9, lower_is_better=True) == 275
+def test_traffic_to_a_goal_from_above(traffic: Traffic) -> None:
+    assert traffic.to_goal([2.0, 1.0, 0.5], 2.0, lower_is_better=True) == 150
+    assert traffic.to_goal([2.0, 1.0, 0.5], 1.9, lower_is_better=True) == 275
 
 
-def test_a_series_longer_than_the_run_is_refused(ledger: Ledger) -> None:
+def test_a_series_longer_than_the_run_is_refused(traffic: Traffic) -> None:
     with pytest.raises(GlocalError, match="4 rounds"):
-        ledger.to_goal([0.0] * 4, 1.0)
+        traffic.to_goal([0.0] * 4, 1.0)
 
 
-def test_survives_json(ledger: Ledger) -> None:
-    assert Ledger.from_dict(json.loads(json.dumps(ledger.to_dict()))) == ledger
+def test_survives_json(traffic: Traffic) -> None:
+    assert Traffic.from_dict(json.loads(json.dumps(traffic.to_dict()))) == traffic
 
 
 def test_totals_papers_print() -> None:

@@ -12,7 +12,7 @@ import torch
 from glocal.core.files import plain
 from glocal.data.federation import Federation
 from glocal.data.split import from_counts
-from glocal.evaluation.communication import Ledger
+from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Table, Trial, against, client_table, pool_is_valid, summarise
 
@@ -49,11 +49,11 @@ def outcome(own: list[list[float]], pool: list[list[float]] | None) -> Outcome:
 
 METHOD = outcome([[1, 0], [1]], [[1, 0, 1], [1, 1, 1]])
 ALONE = outcome([[0, 0], [1]], [[0, 0, 1], [0, 0, 1]])
-LEDGER = Ledger().record({"shared": 10}, {"shared": 6})
+TRAFFIC = Traffic().record({"shared": 10}, {"shared": 6})
 
 
 def trial(**changes: Any) -> Trial:
-    return replace(Trial(fed(), METHOD, ALONE, LEDGER), **changes)
+    return replace(Trial(fed(), METHOD, ALONE, TRAFFIC), **changes)
 
 
 def test_pooled_by_hand() -> None:
@@ -168,7 +168,7 @@ def test_repeats_pool() -> None:
     """The mean over repeats of accuracies and figures; traffic rounded to integers."""
     worse = trial(
         outcome=outcome([[0, 0], [0]], [[0, 0, 0], [0, 0, 0]]),
-        ledger=Ledger().record({"shared": 11}, {"shared": 7}),
+        traffic=Traffic().record({"shared": 11}, {"shared": 7}),
     )
     trials = [trial(), worse]
     rows = client_table(trials)

@@ -102,8 +102,8 @@ def test_only_the_body_is_sent(engine: Engine, base: str) -> None:
     assert all(u.extra == {} for u in spy.sent)
     body, head = 6 * 7 + 7, 7 * 3 + 3
     joined = len({k for cohort in cohorts(training) for k in cohort})
-    assert done.ledger.by_set("up") == {"shared": body * 3 * 3}
-    assert done.ledger.by_set("down") == {"shared": body * 3 * 3, "private_start": head * joined}
+    assert done.traffic.by_set("up") == {"shared": body * 3 * 3}
+    assert done.traffic.by_set("down") == {"shared": body * 3 * 3, "private_start": head * joined}
 
 
 @both_engines

@@ -117,7 +117,7 @@ def test_what_is_sent_in_each_stage(engine: Engine) -> None:
     spy = Spy(engine)
     _, done = trained("lg-fedavg(warmup=2,shared=last(1))", spy, rounds=4)
     assert [set(u.update) for u in spy.sent] == [{*BODY, *HEAD}] * 2 + [set(HEAD)] * 2
-    assert [up["shared"] for up in done.ledger.up] == [3 * 73] * 2 + [3 * 24] * 2
+    assert [up["shared"] for up in done.traffic.up] == [3 * 73] * 2 + [3 * 24] * 2
 
 
 @both_engines

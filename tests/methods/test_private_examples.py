@@ -138,11 +138,11 @@ def test_large_scores_stay_finite() -> None:
 
 def test_a_client_sends_one_vector_and_nothing_else() -> None:
     _, done = trained("fedevg(spc=5)+dp", Vectorised())
-    assert tuple(done.ledger.up) == ({"extra": 3 * 15 * 6},) * 3
-    assert tuple(done.ledger.down) == ({"extra": 3 * (15 * 6 + 15)},) * 3
+    assert tuple(done.traffic.up) == ({"extra": 3 * 15 * 6},) * 3
+    assert tuple(done.traffic.down) == ({"extra": 3 * (15 * 6 + 15)},) * 3
     _, plain = trained("fedcvae(width=1,code=2)", Vectorised(), rounds=1)
     _, done = trained("fedcvae(width=1,code=2)+dp(noise=0.01)", Vectorised(), rounds=1)
-    assert done.ledger.up == plain.ledger.up
+    assert done.traffic.up == plain.traffic.up
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,8 @@ def test_energy_of_real_data_falls_and_of_noise_rises() -> None:
 def test_a_client_sends_energies_and_gradients_and_nothing_else() -> None:
     training, done = trained("fedevg(spc=5)", Vectorised())
     numbers = 15 * 6 + 15
-    assert tuple(done.ledger.up) == ({"extra": 3 * numbers},) * 3
-    assert tuple(done.ledger.down) == ({"extra": 3 * numbers},) * 3
+    assert tuple(done.traffic.up) == ({"extra": 3 * numbers},) * 3
+    assert tuple(done.traffic.down) == ({"extra": 3 * numbers},) * 3
     assert set(done.server["params"]) == set()
     x, y = resolve_draw(training, done)
     assert torch.equal(x, done.server["memory"]["x"])
@@ -138,8 +138,8 @@ def test_the_whole_network_travels_otherwise() -> None:
     _, done = trained("fedcvae(width=1,code=2)", Vectorised())
     sizes = done.server["memory"]["networks"]
     count = sum(v.numel() for net in sizes.values() for v in net.values())
-    assert done.ledger.up[0] == {"extra": 3 * count}
-    assert done.ledger.down[0] == {"extra": 3 * count}
+    assert done.traffic.up[0] == {"extra": 3 * count}
+    assert done.traffic.down[0] == {"extra": 3 * count}
 
 
 def test_the_elbo_by_hand() -> None:

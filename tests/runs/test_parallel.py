@@ -78,7 +78,7 @@ def test_a_worker_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (pickle.loads(workers._work("fedavg", r)) for r in (0, 1))
     assert first.model
     assert not second.model
-    assert pickle.loads(workers._work("local(max_epochs=2)", 0)).ledger.params_up == 0
+    assert pickle.loads(workers._work("local(max_epochs=2)", 0)).traffic.params_up == 0
     assert {m[0] for m in said} == {"tick", "line"}
     seen: list[Any] = []
     for message in said:

@@ -337,7 +337,7 @@ def test_a_hostile_update_that_is_not_finite_is_left_out() -> None:
     without = run(training("median", None, sampler=Others()))
     for k, v in done.server["params"].items():
         assert torch.allclose(v, without.server["params"][k], atol=1e-6)
-    assert done.ledger.params_up == without.ledger.params_up * 6 / 5
+    assert done.traffic.params_up == without.traffic.params_up * 6 / 5
     assert "left_out" not in run(training("median", None)).history[0]
 
 
@@ -452,7 +452,7 @@ def test_a_resumed_run_is_attacked_the_same() -> None:
     whole = run(job)
     half = job.begin(job.task.params)
     job.one_round(half)
-    again = Progress(half.server, half.clients, half.ledger, round=1)
+    again = Progress(half.server, half.clients, half.traffic, round=1)
     job.run(again)
     for k, v in whole.server["params"].items():
         assert torch.equal(v, again.server["params"][k])

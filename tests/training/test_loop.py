@@ -63,8 +63,8 @@ def test_an_empty_cohort_is_a_round_in_which_nothing_happens() -> None:
     job.one_round(progress)
     assert [line["cohort"] for line in progress.history] == [2, 0, 1]
     assert "update_norm" not in progress.history[1]
-    assert progress.ledger.down[1] == progress.ledger.up[1] == {}
-    assert len(progress.ledger.up) == 3
+    assert progress.traffic.down[1] == progress.traffic.up[1] == {}
+    assert len(progress.traffic.up) == 3
     assert not torch.equal(progress.server["params"]["0.bias"], before["params"]["0.bias"])
 
 
@@ -190,40 +190,42 @@ ALL = BODY + HEAD
 
 
 def test_traffic_of_a_whole_model_by_hand() -> None:
-    ledger = run(training("fedavg", sampler=Listed([0, 1], [1, 2, 3], [0]))).ledger
-    assert [dict(c) for c in ledger.down] == [{"shared": k * ALL} for k in (2, 3, 1)]
-    assert ledger.up == ledger.down
+    traffic = run(training("fedavg", sampler=Listed([0, 1], [1, 2, 3], [0]))).traffic
+    assert [dict(c) for c in traffic.down] == [{"shared": k * ALL} for k in (2, 3, 1)]
+    assert traffic.up == traffic.down
 
 
 def test_traffic_with_private_layers_by_hand() -> None:
     """Newcomers get the private layers too, once."""
-    ledger = run(training("fedavg(shared=last(1))", sampler=Listed([0, 1], [1, 2, 3], [0]))).ledger
-    assert [dict(c) for c in ledger.down] == [
+    traffic = run(
+        training("fedavg(shared=last(1))", sampler=Listed([0, 1], [1, 2, 3], [0]))
+    ).traffic
+    assert [dict(c) for c in traffic.down] == [
         {"shared": 2 * HEAD, "private_start": 2 * BODY},
         {"shared": 3 * HEAD, "private_start": 2 * BODY},
         {"shared": HEAD},
     ]
-    assert [dict(c) for c in ledger.up] == [{"shared": k * HEAD} for k in (2, 3, 1)]
+    assert [dict(c) for c in traffic.up] == [{"shared": k * HEAD} for k in (2, 3, 1)]
 
 
 def test_traffic_with_extras_by_hand() -> None:
     """Control variates go both ways, a number of steps up; a loss is one number a client."""
     cohorts = [0, 1], [1, 2, 3], [0]
-    ledger = run(training(toys.control_variates(), sampler=Listed(*cohorts))).ledger
-    assert [dict(c) for c in ledger.down] == [
+    traffic = run(training(toys.control_variates(), sampler=Listed(*cohorts))).traffic
+    assert [dict(c) for c in traffic.down] == [
         {"shared": k * ALL, "extra": k * ALL} for k in (2, 3, 1)
     ]
-    assert [dict(c) for c in ledger.up] == [
+    assert [dict(c) for c in traffic.up] == [
         {"shared": k * ALL, "extra": k * (ALL + 1)} for k in (2, 3, 1)
     ]
     method = fedavg().replace(weighting=toys.loss_driven())
-    ledger = run(training(method, sampler=Listed(*cohorts))).ledger
-    assert [dict(c) for c in ledger.up] == [{"shared": k * ALL, "extra": k} for k in (2, 3, 1)]
+    traffic = run(training(method, sampler=Listed(*cohorts))).traffic
+    assert [dict(c) for c in traffic.up] == [{"shared": k * ALL, "extra": k} for k in (2, 3, 1)]
 
 
 def test_alone_sends_nothing() -> None:
-    ledger = run(training("local")).ledger
-    assert (ledger.params_down, ledger.params_up) == (0, 0)
+    traffic = run(training("local")).traffic
+    assert (traffic.params_down, traffic.params_up) == (0, 0)
 
 
 def test_no_rounds_no_run() -> None:

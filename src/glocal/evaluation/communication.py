@@ -1,9 +1,9 @@
-"""What a run sends, counted in numbers (parameters) by direction and layer set.
+"""What a run communicates, counted in parameters by direction and layer set.
 
 One entry a round: what went ``down`` to clients and what came ``up`` from them, summed over the
 clients that took part, by the name of the layer set ("shared", "private start", "extra", …). A
-number sent to two clients counts twice. :func:`published` is the formula of papers instead, where
-the model goes down to everybody.
+parameter sent to two clients counts twice. :func:`published` is the formula of papers instead,
+where the model goes down to everybody.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from glocal.core.errors import GlocalError
 from glocal.core.types import Downlink, Uplink
 
 Counts = Mapping[str, int]
-"""How many numbers were sent, by layer set."""
+"""Parameters communicated, by layer set."""
 
 
 class Rounds(Sequence[Counts]):
@@ -33,11 +33,11 @@ class Rounds(Sequence[Counts]):
 
     def plus(self, entry: Counts) -> Rounds:
         """These, and one more."""
-        mine = self._all
-        if len(mine) > self._length:  # somebody went on from here before
-            mine = mine[: self._length]
-        mine.append(dict(entry))
-        return Rounds(mine, self._length + 1)
+        entries = self._all
+        if len(entries) > self._length:  # another run continued from here before
+            entries = entries[: self._length]
+        entries.append(dict(entry))
+        return Rounds(entries, self._length + 1)
 
     def __len__(self) -> int:
         return self._length
@@ -57,34 +57,36 @@ class Rounds(Sequence[Counts]):
 
 
 @dataclass(frozen=True)
-class Ledger:
-    """The traffic of a run so far; :meth:`record` returns the next one."""
+class Traffic:
+    """What a run has communicated so far; :meth:`record` returns the next one."""
 
     down: Rounds = field(default_factory=Rounds)
     """Server to clients, one entry a round."""
     up: Rounds = field(default_factory=Rounds)
     """Clients to server, one entry a round."""
 
-    def record(self, down: Counts, up: Counts) -> Ledger:
-        """The ledger with one more round; both may be empty (a round nobody took part in)."""
+    def record(self, down: Counts, up: Counts) -> Traffic:
+        """The same with one more round; both may be empty (a round nobody took part in)."""
         for counts in (down, up):
             for name, count in counts.items():
                 if count < 0:
-                    raise GlocalError(f"{count} numbers of {name!r} were sent: count from 0 up.")
-        return Ledger(self.down.plus(down), self.up.plus(up))
+                    raise GlocalError(
+                        f"{count} parameters of {name!r} were communicated: count from 0 up."
+                    )
+        return Traffic(self.down.plus(down), self.up.plus(up))
 
     @property
     def params_down(self) -> int:
-        """Numbers sent to clients."""
+        """Parameters sent to clients."""
         return sum(map(_total, self.down))
 
     @property
     def params_up(self) -> int:
-        """Numbers sent to the server."""
+        """Parameters sent to the server."""
         return sum(map(_total, self.up))
 
     def by_set(self, direction: Literal["down", "up"]) -> dict[str, int]:
-        """Numbers sent in one direction, by layer set."""
+        """Parameters sent in one direction, by layer set."""
         totals: dict[str, int] = {}
         for counts in self.down if direction == "down" else self.up:
             for name, count in counts.items():
@@ -98,11 +100,11 @@ class Ledger:
     def to_goal(
         self, series: Sequence[float | None], goal: float, *, lower_is_better: bool = False
     ) -> int | None:
-        """Numbers sent both ways until a metric reaches a goal.
+        """Parameters communicated until a metric reaches a goal.
 
         Args:
             series: The metric after each round, from the first; None or NaN where it was not
-                taken. May be shorter than the ledger.
+                taken. May have fewer rounds than were run.
             goal: What is to be reached.
             lower_is_better: Whether that is from above.
 
@@ -111,7 +113,7 @@ class Ledger:
         """
         if len(series) > len(self.down):
             raise GlocalError(
-                f"the metric has {len(series)} rounds and the ledger {len(self.down)}: "
+                f"the metric has {len(series)} rounds and the run {len(self.down)}: "
                 "give one value for each round, and none for the start."
             )
         spent = 0
@@ -127,7 +129,7 @@ class Ledger:
         return {"down": [dict(c) for c in self.down], "up": [dict(c) for c in self.up]}
 
     @classmethod
-    def from_dict(cls, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> Ledger:
+    def from_dict(cls, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> Traffic:
         """The inverse of :meth:`to_dict`."""
         down, up = (
             Rounds({name: int(count) for name, count in counts.items()} for counts in state[key])
@@ -136,16 +138,16 @@ class Ledger:
         return cls(down, up)
 
 
-Traffic = tuple[Counts, Counts]
+RoundTraffic = tuple[Counts, Counts]
 """What went down and what came up in a round."""
 
-NO_TRAFFIC: Traffic = ({}, {})
+NO_TRAFFIC: RoundTraffic = ({}, {})
 
 CONTROL = {"params", "round", "rounds", "lr"}
 """Parts of a downlink that are counted elsewhere, or are single numbers that everybody knows."""
 
 
-def round_traffic(down: Downlink, uplink: Uplink, shared: int, private_start: int) -> Traffic:
+def round_traffic(down: Downlink, uplink: Uplink, shared: int, private_start: int) -> RoundTraffic:
     """Parameters communicated in a round; ``private_start`` is what went to those who joined."""
     cohort = len(uplink.ids)
     memory = tree.count({k: v for k, v in down.items() if k not in CONTROL})
@@ -161,7 +163,7 @@ def _present(**counts: int) -> Counts:
 
 
 def published(rounds: int, parameters: int, clients: int, fraction: float) -> int:
-    """Numbers sent as papers count them: ``rounds · |θ| · (K + C·K)``.
+    """Parameters communicated as papers count them: ``rounds · |θ| · (K + C·K)``.
 
     The model goes down to all ``K`` clients and up from the sampled ``C·K``. Liang et al., *Think
     locally, act globally: federated learning with local and global representations*, 2020, print

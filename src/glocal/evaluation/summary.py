@@ -20,7 +20,7 @@ from torch import Tensor
 from glocal.core.errors import GlocalError, unknown
 from glocal.data.federation import Federation
 from glocal.evaluation import metrics, paired_test
-from glocal.evaluation.communication import Ledger
+from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.paired_test import Verdict
 
@@ -57,7 +57,7 @@ class Trial:
     fed: Federation
     outcome: Outcome
     baseline: Outcome
-    ledger: Ledger
+    traffic: Traffic
 
 
 def pool_is_valid(fed: Federation) -> bool:
@@ -234,9 +234,9 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
         "clients": len(rows),
         "repeats": len(trials),
         "estimate": "pooled" if pooled else "own",
-        "params_up": round(_mean(t.ledger.params_up for t in trials)),
-        "params_down": round(_mean(t.ledger.params_down for t in trials)),
-        "traffic": {"up": trials[0].ledger.by_set("up"), "down": trials[0].ledger.by_set("down")},
+        "params_up": round(_mean(t.traffic.params_up for t in trials)),
+        "params_down": round(_mean(t.traffic.params_down for t in trials)),
+        "traffic": {"up": trials[0].traffic.by_set("up"), "down": trials[0].traffic.by_set("down")},
         "epsilon": None,
     }
     summary["accuracies"] = [accuracies(t) for t in trials]

@@ -127,7 +127,7 @@ def add_adapted(
 ) -> None:
     """What adaptation changed, beside what there was: ``adapted_…`` in rows and summary."""
     changed = [
-        Trial(t.fed, a.outcome, t.baseline, t.ledger) for t, a in zip(trials, repeats, strict=True)
+        Trial(t.fed, a.outcome, t.baseline, t.traffic) for t, a in zip(trials, repeats, strict=True)
     ]
     new = client_table(changed)
     figures = summarise(new, changed)
@@ -160,7 +160,7 @@ def _by_technique(trials: Sequence[Trial], repeats: Sequence[After]) -> dict[str
     found = {}
     for name in repeats[0].techniques:
         one = [
-            Trial(t.fed, a.techniques[name], t.baseline, t.ledger)
+            Trial(t.fed, a.techniques[name], t.baseline, t.traffic)
             for t, a in zip(trials, repeats, strict=True)
         ]
         figures = summarise(client_table(one), one)

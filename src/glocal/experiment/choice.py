@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
-from glocal.evaluation.communication import Ledger
+from glocal.evaluation.communication import Traffic
 from glocal.evaluation.summary import Trial, client_table, summarise
 from glocal.experiment.adaptation_report import Offer, choose
 from glocal.experiment.fit import Run
@@ -36,7 +36,7 @@ def choice(done: Mapping[str, Run], fed: Federation) -> Run:
                 others[f"{name}, adapted"] = Offer(one.adapted.outcome, one.adapted.val_accuracy)
         own = Offer(alone.outcome, alone.val_accuracy)
         outcome, chosen = choose(own, others, fold.val.counts())
-        trials.append(Trial(fold, outcome, alone.outcome, Ledger()))
+        trials.append(Trial(fold, outcome, alone.outcome, Traffic()))
         picks.append(chosen)
     rows = client_table(trials)
     for row, name in zip(rows, picks[0], strict=True):

@@ -14,7 +14,7 @@ from glocal.core import validation as fields
 from glocal.core.errors import ClientError, GlocalError, unknown
 from glocal.core.interrupts import Stopped
 from glocal.data.federation import Federation
-from glocal.evaluation.communication import Ledger, published
+from glocal.evaluation.communication import Traffic, published
 from glocal.experiment import ensemble as newtest
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import setup as place
@@ -194,7 +194,7 @@ class Order:
         states, on_disk = contents(yard.models, final=True)
         val = yard.val_accuracy
         return Repeat(
-            judged, Ledger(), {}, states, [], 0, together, *_facts(here), val, on_disk=on_disk
+            judged, Traffic(), {}, states, [], 0, together, *_facts(here), val, on_disk=on_disk
         )
 
     def federated(
@@ -235,7 +235,7 @@ class Order:
         states, on_disk = contents(done.clients)
         return Repeat(
             judged,
-            done.ledger,
+            done.traffic,
             whole_model(here.task, done.server),
             states,
             done.history,
@@ -314,7 +314,7 @@ def _published(training: Training, done: Progress) -> int:
     setting = training.setting
     sizes = [
         up.get("shared", 0) // max(1, line["cohort"])
-        for up, line in zip(done.ledger.up, done.history, strict=True)
+        for up, line in zip(done.traffic.up, done.history, strict=True)
     ]
     return sum(published(1, size, setting.clients, setting.fraction) for size in sizes)
 

@@ -96,7 +96,7 @@ def assembled(
     yardstick = own is alone
     folds = [fed.fold(r) if r else fed for r in range(order.repeats)]
     trials = [
-        Trial(fold, mine.outcome, theirs.outcome, mine.ledger)
+        Trial(fold, mine.outcome, theirs.outcome, mine.traffic)
         for fold, mine, theirs in zip(folds, own, alone, strict=True)
     ]
     first = own[0]

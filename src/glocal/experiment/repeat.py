@@ -12,7 +12,7 @@ from torch import Tensor
 
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
-from glocal.evaluation.communication import Ledger
+from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome, at_once, outcomes, pick, validation
 from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment.adaptation_report import After
@@ -46,7 +46,7 @@ class Repeat:
     """What one repeat of a method, or of being alone, came to."""
 
     outcome: Outcome
-    ledger: Ledger
+    traffic: Traffic
     model: Params
     states: Tree
     """``ids`` and what they keep, stacked; where that is on disk, ``ids`` alone."""

@@ -22,7 +22,7 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
-from glocal.evaluation.communication import Ledger
+from glocal.evaluation.communication import Traffic
 from glocal.experiment.config import Order, itself
 from glocal.experiment.repeat import Trained
 from glocal.experiment.result_files import SCHEMA
@@ -187,7 +187,7 @@ def _progress(files: Files, training: Training) -> Progress:
     progress = Progress(
         method.begin(task, placed, training.setting),
         ClientStore(len(training.fed), device),
-        Ledger(),
+        Traffic(),
         stage,
         began,
         files.round,

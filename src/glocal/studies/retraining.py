@@ -25,7 +25,7 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
 from glocal.data.federation import Federation
-from glocal.evaluation.communication import Ledger
+from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.summary import Trial, client_table, paired, pool_is_valid
 from glocal.experiment.repeat import Trained
@@ -97,7 +97,7 @@ def changed(fed: Federation, old: Outcome, new: Outcome, who: Sequence[int]) -> 
     ``worse`` and ``better`` are verdicts of the paired test at 90 %; ``lower`` is how many have a
     lower accuracy at all, as papers count.
     """
-    rows = client_table([Trial(fed, new, old, Ledger())])
+    rows = client_table([Trial(fed, new, old, Traffic())])
     mine = [rows[k] for k in who]
     pairs = torch.tensor([row["benefit"] for row in mine], dtype=torch.float64)
     verdicts = [row["verdict"] for row in mine]

@@ -128,4 +128,4 @@ def _trial(run: Run, alone: Run) -> Trial:
     by_itself = outcomes(
         t.task, t.fed, t.engine, lambda ids: {"own": tree.row(models, ids)}, pool=pool
     )
-    return Trial(t.fed, judged, by_itself, done.progress.ledger)
+    return Trial(t.fed, judged, by_itself, done.progress.traffic)

@@ -32,7 +32,7 @@ from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.data.schema import Schema, numeric_schema
 from glocal.data.split import from_counts
-from glocal.evaluation.communication import Ledger
+from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Trial, client_table
 from glocal.evaluation.synthetic_data import train_classifier
@@ -238,7 +238,7 @@ def figures(fed: Federation, use: Use, alone: Outcome) -> dict[str, Any]:
         return {"clients": []}
     compared = changed(fed, use.without, use.found, use.who)
     off = [changed(fed, alone, outcome, use.who) for outcome in (use.without, use.found)]
-    rows = client_table([Trial(fed, use.found, use.without, Ledger())])
+    rows = client_table([Trial(fed, use.found, use.without, Traffic())])
     return {
         **compared,
         "verdict": verdict(compared["change"]),

@@ -2,9 +2,9 @@
 
 Everything that a training is made of between two rounds is its
 :class:`~glocal.training.loop.Progress` (the server's state with its optimiser, weighting, memory
-and privacy count, all clients' states, the ledger, the history); all that is drawn is drawn from
-the seed, the round and the client. So a checkpoint is a Progress, and what comes after the last
-round (judging, adapting) is done again.
+and privacy count, all clients' states, what was communicated, the history); all that is drawn is
+drawn from the seed, the round and the client. So a checkpoint is a Progress, and what comes after
+the last round (judging, adapting) is done again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from glocal.core.interrupts import Stopped, stop_requested
 from glocal.core.progress import print_note
 from glocal.core.types import Tree
 from glocal.core.validation import integer
-from glocal.evaluation.communication import Ledger
+from glocal.evaluation.communication import Traffic
 from glocal.training.checkpoint_files import Kept, Series
 from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Progress, Training
@@ -132,7 +132,7 @@ def packed(progress: Progress) -> tuple[dict[str, Any], Tree]:
     facts = {
         "stage": progress.stage,
         "stage_began": progress.stage_began,
-        "ledger": progress.ledger.to_dict(),
+        "ledger": progress.traffic.to_dict(),
         "history": progress.history,
     }
     return facts, {"server": progress.server, "clients": progress.clients.packed(progress.round)}
@@ -158,7 +158,7 @@ def unpacked(kept: Kept, training: Training) -> Progress:
         progress = Progress(
             server=tree.to(trees["server"], device),
             clients=ClientStore(0),
-            ledger=Ledger.from_dict(facts["ledger"]),
+            traffic=Traffic.from_dict(facts["ledger"]),
             stage=int(facts["stage"]),
             stage_began=int(facts["stage_began"]),
             round=kept.number,
@@ -170,7 +170,7 @@ def unpacked(kept: Kept, training: Training) -> Progress:
             progress.server["params"]
         ) == tree.structure(like["params"])
         rounds = progress.round
-        told = len(progress.history) == len(progress.ledger.up) == len(progress.ledger.down)
+        told = len(progress.history) == len(progress.traffic.up) == len(progress.traffic.down)
         lines = all(isinstance(line, dict) and "cohort" in line for line in progress.history)
         if not (fits and told and lines and rounds == len(progress.history) <= training.rounds):
             raise ValueError("another model or method")

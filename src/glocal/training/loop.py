@@ -20,7 +20,7 @@ from glocal.data.federation import Federation
 from glocal.data.schema import Schema
 from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
-from glocal.evaluation.communication import NO_TRAFFIC, Ledger, Traffic, round_traffic
+from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
 from glocal.evaluation.evaluate import Models, federated, validation
 from glocal.nn.task import Task
 from glocal.slots.client import Local
@@ -58,7 +58,7 @@ class Progress:
 
     server: Tree
     clients: ClientStore
-    ledger: Ledger
+    traffic: Traffic
     stage: int = 0
     stage_began: int = 0
     round: int = 0
@@ -155,7 +155,7 @@ class Training:
         """Before the first round."""
         method, key = self.plan.stages[0].method, self.key(BEGIN, 0)
         state = method.begin(self.task, params, self.setting, key)
-        progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Ledger())
+        progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Traffic())
         progress.clients = self.store(progress)
         return progress
 
@@ -183,9 +183,9 @@ class Training:
         down = method.broadcast(progress.server, t, self.setting)
         ids = self.sampler.cohort(len(self.fed), self.key(COHORT, t))
         line: dict[str, Any] = {"round": t + 1, "cohort": len(ids)}
-        uplink, traffic = Uplink(ids, n=ids, update={}, loss=None, extra={}), NO_TRAFFIC
+        uplink, counts = Uplink(ids, n=ids, update={}, loss=None, extra={}), NO_TRAFFIC
         if len(ids):
-            uplink, traffic = self._train(progress, down, ids, line)
+            uplink, counts = self._train(progress, down, ids, line)
         standing, before = method.weights.standing, None
         if standing is not None and len(uplink.ids):
             before = standing(progress.server["weighting"], uplink.ids)
@@ -193,14 +193,14 @@ class Training:
             progress.server, uplink, self.setting, self.key(REDUCE, t)
         )
         progress.decision = Decision(uplink.ids, weights, uplink.loss, before) if len(ids) else None
-        progress.ledger = progress.ledger.record(*traffic)
+        progress.traffic = progress.traffic.record(*counts)
         progress.round += 1
         progress.history.append(line)
         self._after(progress, line)
 
     def _train(
         self, progress: Progress, down: Downlink, ids: Tensor, line: dict[str, Any]
-    ) -> tuple[Uplink, Traffic]:
+    ) -> tuple[Uplink, RoundTraffic]:
         """The cohort's messages, fit for the server, and what was communicated; states are kept."""
         method, stage, clients = self.method(progress), progress.stage, progress.clients
         joined = int((~clients.seen[ids.cpu()]).sum())

@@ -141,7 +141,7 @@ def adapted(
 ) -> Run:
     """The run, judged again as it stood and after its clients adapted."""
     from glocal.core import tree
-    from glocal.evaluation.communication import Ledger
+    from glocal.evaluation.communication import Traffic
     from glocal.experiment.adaptation import techniques
     from glocal.experiment.adaptation_report import after
     from glocal.experiment.fit import assembled
@@ -158,7 +158,7 @@ def adapted(
     )
     own = Repeat(
         outcome=outcome,
-        ledger=Ledger(),
+        traffic=Traffic(),
         model={},
         states={},
         history=[],
@@ -186,7 +186,7 @@ def recorded(one: Restored, run: Run) -> dict[str, Any]:
 
 def averaged_again(one: Restored, run: Run) -> dict[str, Any]:
     """The adapted models' average: its figures, and how far it is from what clients had."""
-    from glocal.evaluation.communication import Ledger
+    from glocal.evaluation.communication import Traffic
     from glocal.evaluation.summary import Trial, against, client_table, summarise
     from glocal.studies.retraining import again
 
@@ -194,7 +194,7 @@ def averaged_again(one: Restored, run: Run) -> dict[str, Any]:
     models = own.adapted.models if own.adapted else None
     assert models is not None
     outcome = again(one.trained, models, one.here.fed)
-    trial = Trial(one.fed, outcome, alone.outcome, Ledger())
+    trial = Trial(one.fed, outcome, alone.outcome, Traffic())
     rows = client_table([trial])
     figures = summarise(rows, [trial])
     kept = ("mean", "worst10", "better_off", "worse_off", "undecided", "accuracies")

@@ -21,7 +21,7 @@ from glocal.data.split import Split, from_counts
 from glocal.data.transforms import chosen
 from glocal.data.unsplit import standardise
 from glocal.engines.base import CohortRound
-from glocal.evaluation.communication import Ledger
+from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Models
 from glocal.experiment.ensemble import own_names
 from glocal.nn.task import Task
@@ -145,14 +145,14 @@ def welcome(done: Progress, joint: Training) -> Progress:
         state["weighting"] = tree.to(fresh, joint.fed.x.device)
     ids, states = done.clients.saved()
     store = ClientStore.restored(len(joint.fed), ids, states, joint.fed.x.device)
-    progress = Progress(state, store, Ledger(), done.stage, done.stage_began, done.round)
+    progress = Progress(state, store, Traffic(), done.stage, done.stage_began, done.round)
     local = method.client_half(joint.task)
     last = len(joint.fed) - 1
     newcomer = torch.tensor([last], device=joint.fed.x.device)
     # Who has a state is judged as it is: nothing is solved for before it has trained.
     store.scatter(newcomer, store.gather(newcomer, joint.make(progress, local)))
     shared, private = size_by_part(joint.task.params, method.shared_names(joint.task))
-    progress.ledger = Ledger().record({"shared": shared, "private_start": private}, {})
+    progress.traffic = Traffic().record({"shared": shared, "private_start": private}, {})
     return progress
 
 

@@ -177,7 +177,7 @@ def _one_seed(
         newcomer,
         alone,
         old,
-        progress.ledger,
+        progress.traffic,
         Trained(training, done),
         Trained(joint, progress),
     )

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from glocal.evaluation import paired_test
-from glocal.evaluation.communication import Ledger
+from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Table, Trial, accuracies, client_table, pool_is_valid
 from glocal.experiment.repeat import Trained
@@ -53,22 +53,22 @@ class Seen:
     newcomer: dict[str, Outcome]
     alone: Outcome
     old: dict[str, Outcome]
-    ledger: Ledger
+    traffic: Traffic
     before: Trained
     after: Trained
 
     def newcomer_trial(self, stage: str) -> Trial:
         """The newcomer at a stage, against what it could do alone."""
-        return Trial(self.parts.new, self.newcomer[stage], self.alone, self.ledger)
+        return Trial(self.parts.new, self.newcomer[stage], self.alone, self.traffic)
 
     def old_trial(self) -> Trial:
         """The old clients after it joined, against what they had before."""
-        return Trial(self.parts.old, self.old["after"], self.old["before"], self.ledger)
+        return Trial(self.parts.old, self.old["after"], self.old["before"], self.traffic)
 
     def change(self) -> float:
         """The mean change over old clients."""
         before, after = (
-            fmean(accuracies(Trial(self.parts.old, self.old[when], self.alone, self.ledger)))
+            fmean(accuracies(Trial(self.parts.old, self.old[when], self.alone, self.traffic)))
             for when in ("before", "after")
         )
         return after - before
@@ -162,8 +162,8 @@ def _summary(rows: Table, clients: Table, found: Sequence[Seen]) -> dict[str, An
         "old_undecided": verdicts.count("undecided"),
         "old_clients": len(clients),
         "estimate": "pooled" if pool_is_valid(found[0].parts.old) else "own",
-        "params_down": round(fmean(s.ledger.params_down for s in found)),
-        "params_up": round(fmean(s.ledger.params_up for s in found)),
+        "params_down": round(fmean(s.traffic.params_down for s in found)),
+        "params_up": round(fmean(s.traffic.params_up for s in found)),
         "seeds": len(found),
     }
 
