@@ -78,7 +78,7 @@ def sizes(**other: Any) -> Sizes:
 
 def test_a_round_by_hand() -> None:
     parts = counted(sizes()).phases["a round"]
-    assert parts["the yardstick's models"] == 10 * 100
+    assert parts["the local baseline's models"] == 10 * 100
     assert parts["what clients keep"] == 10 * 100
     assert parts["what a round's clients keep, as it begins"] == 4 * 100
     assert parts["clients at once"] == 4 * (200 + 100 + 200)  # before, gradient, after
@@ -98,7 +98,7 @@ def test_the_largest_phase_counts_in_every_process() -> None:
     assert found.total == max(sum(parts.values()) for parts in found.phases.values())
     two = counted(sizes(processes=2))
     assert two.total >= 2 * (found.total + limits.PROCESS)
-    assert "training alone" not in counted(sizes(known=True)).phases
+    assert "local baseline" not in counted(sizes(known=True)).phases
 
 
 def test_a_cohort_too_large_for_one_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,6 +148,7 @@ def test_nothing_known_is_nothing_refused(monkeypatch: pytest.MonkeyPatch) -> No
         ({"repeats": 30}, "lower --repeats"),
         ({"cohort": 10, "known": True}, "lower --sampled or --fraction"),
         ({"one": Client(100, 200, 100, 100, saved=9000)}, "use --engine sequential"),
+        ({"cohort": 1, "known": True, "one": Client(1000, 200, 100, 100)}, "use --states disk"),
     ],
 )
 def test_remedies_are_those_that_help(
@@ -195,7 +196,7 @@ def test_of_several_methods_the_one_that_does_not_fit_is_named(
 
 def test_a_method_that_fails_is_left_to_the_one_who_trains() -> None:
     order = Order(model=seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 3))), rounds=1)
-    broken = own_model().replace(local=replace(own_model().local, lam="no number"))  # type: ignore[type-var]
+    broken = own_model().replace(local=replace(own_model().local, start=None))  # type: ignore[arg-type]
     assert order.needs(as_plan(broken), order.place(images(), 0)) is None
 
 

@@ -169,6 +169,7 @@ class Order:
                 repeats=self.repeats,
                 processes=processes,
                 known=place.is_measured(here, alone),
+                states=self.states,
             )
         except Exception:  # whatever a user's method raises
             return None
@@ -181,11 +182,11 @@ class Order:
         keeping: Keeping | None = None,
     ) -> Repeat:
         """Every client trains alone."""
-        keeper, storage = None, Storage(self.states)
+        keeper, storage = None, Storage(self.states, what="the local baseline's models")
         if keeping is not None:
             code = digest(here.task.module, self.losses, self.augment)
             keeper = keeping.epochs(here.repeat, f"alone {code} {here.digest} {alone.label}")
-            storage = Storage(self.states, keeper.series.folder, keeping.note)
+            storage = Storage(self.states, keeper.series.folder, keeping.note, storage.what)
         yard, judged = place.measured(here, alone, tick, keeper, storage)
         together = None
         if self.new_test:

@@ -281,8 +281,8 @@ def fit(
             here = order.place(fed, r)
             # What cannot be done is refused before anyone trains.
             if r == 0:
-                folder = keeping.folder if keeping else None
-                limits.check(order.needs(plan, here), here.fed.x.device, folder=folder)
+                need = order.needs(plan, here)
+                limits.check(need, here.fed.x.device, checkpoints=keeping)
             elif itself(plan) is None:
                 order.training(plan, here)
             title = order.title(name, r)

@@ -1,8 +1,8 @@
-"""How much memory a run needs, before it starts; one that cannot fit is refused with the number.
+"""How much memory and disk a run needs, before it starts; what cannot fit is refused.
 
 What is counted is what cannot be avoided: tensors that are certain to be there at the same time.
-What comes and goes inside an operation, the allocator's waste, adapting, attacks and robust
-combiners are not, so a run may need more than is said here, hardly less. Counting costs some
+What comes and goes inside an operation, the allocator's waste, adaptation, attacks and robust
+aggregators are not, so a run may need more than is said here, hardly less. Counting costs some
 milliseconds, and no more memory than one client's training.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -22,14 +21,15 @@ from glocal.engines import vectorised
 from glocal.engines.base import Engine
 from glocal.evaluation.evaluate import at_once
 from glocal.evaluation.summary import pool_is_valid
-from glocal.experiment import baseline as yardstick
+from glocal.experiment import baseline
 from glocal.experiment.client_footprint import Client, bytes_of, footprint
 from glocal.methods.local import LocalTraining
 from glocal.nn.task import Task
 from glocal.slots.method import Method
 from glocal.slots.sharing import nothing
 from glocal.slots.weighting import Setting
-from glocal.training.client_state.placement import check_room, rule
+from glocal.training.checkpoint import Keeping
+from glocal.training.client_state.placement import check_room, rule, shown
 from glocal.training.loop import Training
 
 PROCESS = 200 << 20
@@ -50,34 +50,43 @@ class Sizes:
     engine: str
     model: int
     alone: Client
-    """A client alone, at one learning rate."""
+    """A client of the local baseline, at one learning rate."""
     rates: int
     cohort: int = 0
-    """Clients in a round; none where everybody is alone all the time."""
+    """Clients in a round; none where there are no rounds."""
     rounds: int = 0
     server: int = 0
     one: Client = NOBODY
     """A client of the method."""
     marks: int = 0
-    """Of one client's model on everybody's test examples, where it is judged on those."""
+    """Of one client's model on everybody's test examples, where it is evaluated on those."""
     one_for_all: bool = False
-    """All clients predict with the same model: it is judged once."""
+    """All clients predict with the same model: it is evaluated once."""
     known: bool = False
-    """The yardstick is there already."""
+    """The local baseline is there already."""
     repeats: int = 1
     processes: int = 1
     data: int = 0
     """What each process loads again."""
     place: str = "device"
     """Where clients' states are kept."""
+    baseline_place: str = "device"
+    """Where the local baseline's models are kept."""
     at_once: int = 1 << 62
-    """Clients whose models are judged together."""
+    """Clients whose models are evaluated together."""
 
     @property
     def taking_part(self) -> int:
         """Clients that can be expected to be drawn at least once."""
         absent = (1 - self.cohort / self.clients) ** self.rounds
         return min(self.clients, max(self.cohort, round(self.clients * (1 - absent))))
+
+    @property
+    def block(self) -> int:
+        """Clients of the local baseline that train together."""
+        return min(
+            self.clients, max(1, baseline.BLOCK_BYTES // max(1, 3 * self.rates * self.model))
+        )
 
 
 @dataclass(frozen=True)
@@ -103,10 +112,13 @@ class Estimate:
         return self.sizes.processes * sum(self.parts.values())
 
     @property
-    def disk(self) -> int:
-        """What clients keep, where that is on disk."""
+    def disk(self) -> dict[str, int]:
+        """Bytes of one repeat that are kept on disk."""
         s = self.sizes
-        return s.taking_part * s.one.state if s.cohort and s.place == "disk" else 0
+        models = s.clients * s.model if s.baseline_place == "disk" and not s.known else 0
+        states = s.taking_part * s.one.state if s.cohort and s.place == "disk" else 0
+        parts = {"the local baseline's models": models, "clients' states": states}
+        return {what: size for what, size in parts.items() if size}
 
 
 def counted(s: Sizes) -> Estimate:
@@ -114,11 +126,12 @@ def counted(s: Sizes) -> Estimate:
     everybody, cohort = s.clients, s.cohort
     near = s.place == "device"
     states = s.taking_part * s.one.state if near else 0
-    # A process keeps the yardsticks of all its repeats, and of the first repeat also its training.
+    # A process keeps the baselines of all its repeats, and of the first repeat also its training.
     repeats = -(-s.repeats // s.processes)
-    yardsticks = 0 if s.known else repeats * everybody * s.model
-    judged = repeats * everybody * s.marks
-    always = {"the yardstick's models": yardsticks, "answers to all test examples": judged}
+    in_memory = s.baseline_place == "device" and not s.known
+    models = repeats * everybody * s.model if in_memory else 0
+    evaluated = repeats * everybody * s.marks
+    always = {"the local baseline's models": models, "correctness on all test examples": evaluated}
     if s.processes > 1:
         always["each process"] = PROCESS + s.data
     training = {
@@ -135,22 +148,22 @@ def counted(s: Sizes) -> Estimate:
             "states on their way": 0 if near else 2 * cohort * s.one.state,
             **_round(s, s.one, cohort),
         }
-        phases["judging"] = {
+        own = 0 if s.one_for_all else everybody * s.marks
+        phases["evaluation"] = {
             **training,
-            "answers to all test examples": judged + (0 if s.one_for_all else everybody * s.marks),
-            **_judging(s),
+            "correctness on all test examples": evaluated + own,
+            **_evaluation(s),
         }
         # What clients keep is copied for a checkpoint, and for the result.
         phases["keeping"] = {**training, "a copy of what clients keep": states}
     if not s.known:
-        block = max(1, yardstick.BLOCK_BYTES // max(1, 3 * s.rates * s.model))
-        at_once = min(everybody, block)
-        runs = at_once * s.rates
-        phases["training alone"] = {
+        block, runs = s.block * s.model, s.block * s.rates
+        phases["local baseline"] = {
             **always,
-            "the yardstick's models": yardsticks - at_once * s.model,
+            # The last block is still in training; elsewhere, the one before is on its way.
+            "the local baseline's models": models - block if in_memory else block,
             # As they stand, as the epoch began, as the last one ended, and the best so far.
-            "models that train alone": runs * (3 * s.alone.state + s.model),
+            "models in training": runs * (3 * s.alone.state + s.model),
             **_round(s, s.alone, runs),
         }
     return Estimate(s, phases)
@@ -169,7 +182,7 @@ def _round(s: Sizes, one: Client, cohort: int) -> dict[str, int]:
     return {"a round's updates": updates, "clients at once": max(updates, chunk * one.step)}
 
 
-def _judging(s: Sizes) -> dict[str, int]:
+def _evaluation(s: Sizes) -> dict[str, int]:
     """Clients' models, many at once: stacked anew by the plain loop, shared where vmap can."""
     copied = s.one.candidates if s.engine == "sequential" else 0
     several = s.one.candidates if s.one.candidates > s.model else 0
@@ -187,6 +200,7 @@ def estimate(
     repeats: int = 1,
     processes: int = 1,
     known: bool = False,
+    states: str = "auto",
 ) -> Estimate:
     """What a run needs, beside its data; of a plan's stages, the one that needs most.
 
@@ -194,11 +208,12 @@ def estimate(
         task: What is trained.
         fed: Whose data.
         engine: What trains.
-        alone: How clients train alone.
-        training: The rounds; none where everybody is alone all the time.
+        alone: How clients train the local baseline.
+        training: The rounds; none where there are none.
         repeats: How often.
-        processes: Among how many processes the repeats are dealt.
-        known: The yardstick is there already.
+        processes: Among how many processes the repeats are divided.
+        known: The local baseline is there already.
+        states: Where clients' states and models are kept.
     """
     longest = int(fed.train.counts().max())
     setting = training.setting if training else Setting(len(fed), 1.0, 1)
@@ -217,6 +232,8 @@ def estimate(
         data=sum(t.nbytes for t in (fed.x, fed.y, fed.y_train)),
         at_once=at_once(task, fed),
     )
+    models = 0 if known else len(fed) * base.model
+    base = replace(base, baseline_place=rule(models, fed.x.device) if states == "auto" else states)
     if training is None:
         return counted(base)
     found = []
@@ -228,10 +245,10 @@ def estimate(
             training.workload, fed.x.device
         ):
             now = replace(now, engine="compiled")
-        place = training.storage.place
+        place = states
         if place == "auto":
-            yardsticks = 0 if known else len(fed) * base.model
-            place = rule(len(fed) * one.state, fed.x.device, yardsticks)
+            taken = models if base.baseline_place == "device" else 0
+            place = rule(len(fed) * one.state, fed.x.device, taken)
         now = replace(now, place=place)
         found.append(counted(replace(now, one_for_all=one.state == 0)))
     return max(found, key=lambda e: e.total)
@@ -276,14 +293,11 @@ def check(
     need: Estimate | None,
     device: torch.device | str,
     name: str = "this run",
-    folder: Path | None = None,
+    checkpoints: Keeping | None = None,
 ) -> None:
-    """Refuse what cannot fit, with the numbers and what would help.
-
-    ``folder`` is where checkpoints go, and with them clients' states that are on disk.
-    """
+    """Refuse what cannot fit memory or the disk, with the numbers and what would help."""
     if need is not None and need.disk:
-        check_room(need.disk, folder)
+        _check_disk(need, checkpoints)
     free = machine.available(device)
     if need is None or free is None or need.total <= free:
         return
@@ -299,6 +313,26 @@ def check(
         f"{name} needs about {need.total / unit:.1f} {word} of memory ({', '.join(shown)}{several})"
         f" and {free / unit:.1f} {word} are free: {helps}."
     )
+
+
+def _check_disk(need: Estimate, checkpoints: Keeping | None) -> None:
+    """Refuse what the disk has no room for, beside what this run has written there before."""
+    s, parts = need.sizes, dict(need.disk)
+    if checkpoints is not None:
+        # A block of the baseline in training, and rows that only older checkpoints refer to.
+        block = (
+            s.block * s.rates * (s.alone.state + s.model)
+            if "the local baseline's models" in parts
+            else 0
+        )
+        rows = min(s.taking_part, s.cohort) * s.one.state if "clients' states" in parts else 0
+        parts["checkpoints"] = (checkpoints.keep + 1) * block + checkpoints.keep * rows
+    # Files of checkpoints stay; else, those of the first repeat and of the present one.
+    repeats = s.repeats if checkpoints is not None else min(2, s.repeats)
+    listed = " and ".join(f"{what} ({shown(repeats * size)})" for what, size in parts.items())
+    written = checkpoints.on_disk() if checkpoints is not None else 0
+    folder = checkpoints.folder if checkpoints is not None else None
+    check_room(repeats * sum(parts.values()), folder, f"{listed} take", written)
 
 
 def processes(need: Estimate | None, wanted: int) -> int:
@@ -319,6 +353,7 @@ def _remedies(need: Estimate) -> list[str]:
         "lower --sampled or --fraction": replace(s, cohort=-(-s.cohort // 2)),
         "lower --repeats": replace(s, repeats=1),
         "use --engine sequential": replace(s, engine="sequential"),
+        "use --states disk": replace(s, place="disk", baseline_place="disk"),
     }
     helps = [what for what, other in tried.items() if counted(other).total <= 0.9 * need.total]
     return [*helps, "use a smaller model"]

@@ -131,6 +131,9 @@ def measured(
         yard = measure(*where, alone, place.seed, tick, keeper, storage)
         own = lambda ids: {"own": yard.models.rows_of(ids)}  # noqa: E731
         judged = outcomes(*where, own, pool=pool_is_valid(place.fed))
+        others = [k for k, (other, *_) in _YARDSTICKS.items() if other.models.place == "disk"]
+        for other in others if yard.models.place == "disk" else ():
+            del _YARDSTICKS[other]  # its file may be large, and is gone with it
         _YARDSTICKS[key] = (yard, judged, place.own)
         while len(_YARDSTICKS) > KEPT:
             _YARDSTICKS.popitem(last=False)

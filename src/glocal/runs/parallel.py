@@ -94,8 +94,8 @@ def train_all(
         jobs = 1  # who writes the result must have the file that the states are in
     for spec, need in needs.items():
         among = need and limits.counted(replace(need.sizes, processes=jobs))
-        folder = keeping[spec].folder if spec in keeping else None
-        limits.check(among, here.fed.x.device, spec if len(specs) > 1 else "this run", folder)
+        name = spec if len(specs) > 1 else "this run"
+        limits.check(among, here.fed.x.device, name, keeping.get(spec))
     if jobs == 1:
         for spec in specs:
             with _named(spec, len(specs)):

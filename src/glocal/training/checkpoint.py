@@ -56,6 +56,12 @@ class Keeping:
         integer(self.every, "every of checkpoints", 0)
         integer(self.keep, "keep of checkpoints", 1)
 
+    def on_disk(self) -> int:
+        """Bytes of clients' states and models that are there already, beside the checkpoints."""
+        folders = {self.folder, self.alone or self.folder}
+        files = {file for folder in folders for file in folder.rglob("*.rows")}
+        return sum(file.stat().st_size for file in files)
+
     def rounds(self, repeat: int, of: str) -> Keeper:
         """The keeper of a method's ``repeat``-th repeat (from 0)."""
         return self._keeper(self.folder / f"repeat-{repeat + 1}", of)

@@ -58,6 +58,8 @@ class Storage:
     """Where a file of states stays for checkpoints; none: nobody needs it after the run."""
     note: Callable[[str], None] = print_note
     """Told in a sentence where a file is."""
+    what: str = "clients' states"
+    """What is stored, for messages."""
 
     def __post_init__(self) -> None:
         check_place(self.place)
@@ -81,9 +83,10 @@ class Storage:
                 "clients' states cannot be kept on disk on this system: use --states device."
             )
         path = self.path(stage)
-        check_room(rows * one, path.parent if path else None)
+        before = path.stat().st_size if path and path.is_file() else 0
+        check_room(rows * one, path.parent if path else None, f"{self.what} take", before)
         where = path or f"{tempfile.gettempdir()} (TMPDIR), without a name"
-        self.note(f"clients' states, up to {_shown(clients * one)}, go to disk: {where}.")
+        self.note(f"{self.what}, up to {shown(clients * one)}, go to disk: {where}.")
         return FarStore(clients, device, lambda like: SlotFile(clients, like, path), place)
 
     def restored(
@@ -109,19 +112,20 @@ class Storage:
         return self.folder / f"states-{stage}.rows" if self.folder else None
 
 
-def check_room(need: int, folder: Path | None) -> None:
-    """Refuse states that do not fit the disk, with the numbers and what would help."""
+def check_room(need: int, folder: Path | None, subject: str, written: int = 0) -> None:
+    """Refuse what does not fit the disk, of which ``written`` bytes are there, with the numbers."""
     there = folder or Path(tempfile.gettempdir())
     while not there.exists() and there != there.parent:
         there = there.parent
-    free = shutil.disk_usage(there).free
+    free = shutil.disk_usage(there).free + written
     if need > free:
         instead = "choose an output folder on" if folder else "set TMPDIR to a folder on"
         raise GlocalError(
-            f"clients' states take {_shown(need)} on disk, and {_shown(free)} are free "
-            f"in {there}: {instead} a larger disk, lower --clients or use a smaller model."
+            f"{subject} {shown(need)} on disk, and {shown(free)} are free in {there}: "
+            f"{instead} a larger disk, lower --clients or use a smaller model."
         )
 
 
-def _shown(size: int) -> str:
+def shown(size: int) -> str:
+    """A size in words."""
     return f"{size / 1e9:.1f} GB" if size >= 10**9 else f"{size / 1e6:.1f} MB"
