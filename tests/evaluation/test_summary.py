@@ -156,7 +156,7 @@ def test_clear_cases_are_decided() -> None:
             trial(
                 fed=clear,
                 outcome=outcome([good, bad], [good * 2, bad * 2]),
-                alone=outcome([bad, good], [bad * 2, good * 2]),
+                baseline=outcome([bad, good], [bad * 2, good * 2]),
             )
         ]
     )

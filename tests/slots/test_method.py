@@ -54,7 +54,7 @@ def test_every_slot_has_fedavgs_filler() -> None:
     assert method.replace(server_opt=adam(0.1)).server_opt.name == "adam"
 
 
-def test_privacy_and_combiners_without_weights_count_all_alike() -> None:
+def test_privacy_and_aggregators_without_weights_count_all_alike() -> None:
     assert Method(local=minibatch_training(), combine=MEDIAN).weights.name == "uniform"
     assert Method(local=minibatch_training(), privacy=Private()).weights.name == "uniform"
     assert (
@@ -257,7 +257,7 @@ def test_methods_are_sorted_and_callable_either_way() -> None:
 
 
 def test_privacy_goes_with_the_mean_alone() -> None:
-    """Another combiner may let one client move the sum by more than the noise is made for."""
+    """Another aggregator may let one client move the sum by more than the noise is made for."""
     tenfold = Combine("tenfold", lambda u, p: {k: 10 * x.sum(0) for k, x in u.items()})
     private = as_plan(resolve("dp(noise=1.0)")).stages[0].method
     with pytest.raises(GlocalError, match="tenfold cannot go with it"):

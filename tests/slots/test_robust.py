@@ -1,4 +1,4 @@
-"""Robust combiners: by hand, against independent computations, and where they break."""
+"""Robust aggregators: by hand, against independent computations, and where they break."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def flat(updates: dict[str, Tensor], m: int | None = None) -> np.ndarray[Any, An
     return torch.cat(parts, dim=0 if m is None else 1).double().numpy()
 
 
-def combined(combiner: Combine, rows: Any, p: Tensor | None = None) -> np.ndarray[Any, Any]:
+def combined(aggregator: Combine, rows: Any, p: Tensor | None = None) -> np.ndarray[Any, Any]:
     x = torch.as_tensor(rows, dtype=torch.float64)
-    return combiner.combine({"w": x}, uniform(len(x)) if p is None else p)["w"].numpy()
+    return aggregator.combine({"w": x}, uniform(len(x)) if p is None else p)["w"].numpy()
 
 
 def test_by_hand() -> None:
@@ -121,36 +121,38 @@ def test_a_geometric_median_on_one_of_the_updates() -> None:
     assert combined(geometric_median(), rows) == pytest.approx([1, 1], abs=1e-5)
 
 
-def outliers(honest: int, hostile: int, value: float = 1e6) -> tuple[Tensor, Tensor]:
+def outliers(honest: int, malicious: int, value: float = 1e6) -> tuple[Tensor, Tensor]:
     torch.manual_seed(honest)
     good = torch.randn(honest, 6, dtype=torch.float64)
-    return torch.cat([torch.full((hostile, 6), value, dtype=torch.float64), good]), good
+    return torch.cat([torch.full((malicious, 6), value, dtype=torch.float64), good]), good
 
 
-@pytest.mark.parametrize(("honest", "hostile"), [(11, 10), (11, 9), (6, 5), (2, 1)])
+@pytest.mark.parametrize(("honest", "malicious"), [(11, 10), (11, 9), (6, 5), (2, 1)])
 @pytest.mark.parametrize("value", [1e6, -1e6])
-def test_just_under_half_of_outliers_change_little(honest: int, hostile: int, value: float) -> None:
-    x, good = outliers(honest, hostile, value)
+def test_just_under_half_of_outliers_change_little(
+    honest: int, malicious: int, value: float
+) -> None:
+    x, good = outliers(honest, malicious, value)
     found = torch.tensor(combined(median(), x))
     assert bool(((found >= good.min(0).values) & (found <= good.max(0).values)).all())
     # A geometric median may leave the range of a coordinate, but only so far (Minsker, 2015).
     found = torch.tensor(combined(geometric_median(), x))
-    share = hostile / (honest + hostile)
+    share = malicious / (honest + malicious)
     centre = good.mean(0)
     radius = (good - centre).norm(dim=1).max()
     assert float((found - centre).norm()) <= 2 * (1 - share) / (1 - 2 * share) * radius
     assert float((found - centre).norm()) < 5
 
 
-@pytest.mark.parametrize("combiner", [median(), geometric_median()], ids=lambda c: c.name)
-@pytest.mark.parametrize(("honest", "hostile"), [(10, 10), (10, 11), (1, 1)])
-def test_from_half_on_they_break(combiner: Combine, honest: int, hostile: int) -> None:
-    assert combined(combiner, outliers(honest, hostile)[0]).min() > 1e5
+@pytest.mark.parametrize("aggregator", [median(), geometric_median()], ids=lambda c: c.name)
+@pytest.mark.parametrize(("honest", "malicious"), [(10, 10), (10, 11), (1, 1)])
+def test_from_half_on_they_break(aggregator: Combine, honest: int, malicious: int) -> None:
+    assert combined(aggregator, outliers(honest, malicious)[0]).min() > 1e5
 
 
 def test_a_trimmed_mean_holds_up_to_its_share() -> None:
-    for honest, hostile, holds in ((8, 2, True), (7, 3, False)):
-        x, good = outliers(honest, hostile)
+    for honest, malicious, holds in ((8, 2, True), (7, 3, False)):
+        x, good = outliers(honest, malicious)
         found = torch.tensor(combined(trimmed_mean(0.2), x))
         assert bool((found <= good.max(0).values).all()) == holds
         assert bool((found > 1e4).all()) != holds
@@ -175,35 +177,35 @@ def test_a_norm_bound_limits_and_does_not_undo() -> None:
     assert found.mean() > good.mean()
 
 
-@pytest.mark.parametrize("combiner", ALL, ids=lambda c: c.name)
-def test_small_cohorts_have_an_answer(combiner: Combine) -> None:
+@pytest.mark.parametrize("aggregator", ALL, ids=lambda c: c.name)
+def test_small_cohorts_have_an_answer(aggregator: Combine) -> None:
     one, two = stacked(1), stacked(2)
-    assert flat(combiner.combine(one, uniform(1))) == pytest.approx(flat(one, 1)[0])
-    found = flat(combiner.combine(two, uniform(2)))
+    assert flat(aggregator.combine(one, uniform(1))) == pytest.approx(flat(one, 1)[0])
+    found = flat(aggregator.combine(two, uniform(2)))
     assert np.isfinite(found).all()
-    if combiner.name != "norm-bound":
+    if aggregator.name != "norm-bound":
         assert found == pytest.approx(flat(two, 2).mean(0), abs=1e-6)
     same = {k: v[:1].expand(4, *v.shape[1:]) for k, v in one.items()}
-    assert flat(combiner.combine(same, uniform(4))) == pytest.approx(flat(one, 1)[0], abs=1e-6)
+    assert flat(aggregator.combine(same, uniform(4))) == pytest.approx(flat(one, 1)[0], abs=1e-6)
     nothing = {k: torch.zeros_like(v) for k, v in stacked(3).items()}
-    assert flat(combiner.combine(nothing, uniform(3))).tolist() == [0.0] * 11
-    assert combiner.combine({}, uniform(3)) == {}
+    assert flat(aggregator.combine(nothing, uniform(3))).tolist() == [0.0] * 11
+    assert aggregator.combine({}, uniform(3)) == {}
 
 
-@pytest.mark.parametrize("combiner", ALL, ids=lambda c: c.name)
+@pytest.mark.parametrize("aggregator", ALL, ids=lambda c: c.name)
 @pytest.mark.parametrize("m", [3, 6, 9])
-def test_neither_the_order_of_clients_nor_of_names_matters(combiner: Combine, m: int) -> None:
+def test_neither_the_order_of_clients_nor_of_names_matters(aggregator: Combine, m: int) -> None:
     x = stacked(m)
     before = {k: v.clone() for k, v in x.items()}
-    found = combiner.combine(x, uniform(m))
+    found = aggregator.combine(x, uniform(m))
     assert {k: (v.shape, v.dtype) for k, v in found.items()} == {
         k: (v.shape[1:], v.dtype) for k, v in x.items()
     }
     assert all(torch.equal(x[k], before[k]) for k in x)
     for order in (torch.arange(m).flip(0), torch.randperm(m)):
-        turned = combiner.combine({k: v[order] for k, v in x.items()}, uniform(m))
+        turned = aggregator.combine({k: v[order] for k, v in x.items()}, uniform(m))
         assert flat(turned) == pytest.approx(flat(found), abs=1e-6)
-    named = combiner.combine(dict(reversed(x.items())), uniform(m))
+    named = aggregator.combine(dict(reversed(x.items())), uniform(m))
     assert all(torch.equal(named[k], found[k]) for k in found)
 
 
@@ -221,11 +223,11 @@ def test_trim_0_is_the_mean_and_a_wide_bound_too() -> None:
 def test_huge_numbers_do_not_overflow() -> None:
     x = torch.ones(9, 4)
     x[:2] = 3e38
-    for combiner in ALL:
-        found = combiner.combine({"w": x}, uniform(9))["w"]
-        assert bool(found.isfinite().all()), combiner.name
-        if combiner.name != "norm-bound":
-            limit = 1e38 if combiner.name == "trimmed-mean" else 1.001
+    for aggregator in ALL:
+        found = aggregator.combine({"w": x}, uniform(9))["w"]
+        assert bool(found.isfinite().all()), aggregator.name
+        if aggregator.name != "norm-bound":
+            limit = 1e38 if aggregator.name == "trimmed-mean" else 1.001
             assert float(found.max()) < limit
 
 
@@ -258,9 +260,9 @@ def test_what_makes_no_sense(spec: str, message: str) -> None:
 
 
 def test_weights() -> None:
-    for combiner in ALL:
-        method = Method(local=resolve("fedavg").local, combine=combiner)  # type: ignore[union-attr]
-        robust_mean = combiner.name == "norm-bound"
+    for aggregator in ALL:
+        method = Method(local=resolve("fedavg").local, combine=aggregator)  # type: ignore[union-attr]
+        robust_mean = aggregator.name == "norm-bound"
         assert method.weights.name == ("by-examples" if robust_mean else "uniform")
     assert resolve("norm-bound+term").weights.name == "term"  # type: ignore[union-attr]
 

@@ -74,16 +74,16 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize(("k", "m"), [(1, 5), (2, 6), (3, 3)])
 def test_the_mean_becomes_the_model_that_replaces_it(k: int, m: int, server_lr: float) -> None:
     seen = known(k, m, server_lr)
-    hostile = sent("replace", seen)
+    malicious = sent("replace", seen)
     for n, start in seen.start.items():
         # The others are at rest: they send nothing.
-        mean = hostile[n].sum(0) / m
+        mean = malicious[n].sum(0) / m
         model = seen.received[n] + server_lr * mean
         torch.testing.assert_close(
             model.flatten().sort().values, start.flatten().sort().values, atol=1e-5, rtol=1e-5
         )
     again = sent("replace", known(k, m, server_lr))
-    assert all(torch.equal(again[n], hostile[n]) for n in hostile)
+    assert all(torch.equal(again[n], malicious[n]) for n in malicious)
 
 
 def test_gaussian_noise_is_of_its_size_and_everybodys_own() -> None:
@@ -111,7 +111,7 @@ def test_who_is_malicious() -> None:
     assert few == tuple(sorted(few))
     assert attacks.malicious(0.1, 20, 1) != few
     fed = ragged()
-    assert {parse(name).on(fed, 3).who for name in ATTACKS} == {attacks.malicious(0.2, 6, 3)}
+    assert {parse(name).on(fed, 3).clients for name in ATTACKS} == {attacks.malicious(0.2, 6, 3)}
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_engines_agree_on_a_backdoor() -> None:
     assert first.summary["honest"]["backdoor"] is not None
 
 
-def test_a_hostile_update_that_is_not_finite_is_left_out() -> None:
+def test_a_malicious_update_that_is_not_finite_is_left_out() -> None:
     job = training("median", parse("nan(share=0.2)"))
     (bad,) = attacks.malicious(0.2, 6, 0)
     done = run(job)
@@ -367,7 +367,7 @@ class Only:
         return 1 / clients
 
 
-def test_a_cohort_of_nobody_but_hostile_clients_is_a_skipped_round() -> None:
+def test_a_cohort_of_nobody_but_malicious_clients_is_a_skipped_round() -> None:
     (bad,) = attacks.malicious(0.2, 6, 0)
     sampler: Sampler = Only(bad)
     job = training("krum", parse("nan(share=0.2)"), sampler=sampler)

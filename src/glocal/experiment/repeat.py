@@ -125,9 +125,9 @@ def struck(
         return None
     mark = adversary.attack.trigger
     if mark is None:
-        return Struck(adversary.who, stopped, None)
+        return Struck(adversary.clients, stopped, None)
     everyone = torch.arange(len(here.fed), device=here.fed.x.device)
     success: list[float] = []
     for ids in torch.split(everyone, at_once(here.task, here.fed)):
         success += poison.success(mark, here.task, here.fed, here.engine, models(ids), ids)
-    return Struck(adversary.who, stopped, success)
+    return Struck(adversary.clients, stopped, success)

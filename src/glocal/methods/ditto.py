@@ -5,8 +5,8 @@ Li, Hu, Beirami, Smith: *Ditto: fair and robust federated learning through perso
 
     F_i(v) + (λ/2) ‖v − w‖²
 
-with w as received. λ = 0 is training alone; a large λ is the global model. Both train on the same
-mini-batches; the personal model is what is judged.
+with w as received. λ = 0 is local training; a large λ is the global model. Both train on the same
+mini-batches; the personal model is what is evaluated.
 """
 
 from __future__ import annotations

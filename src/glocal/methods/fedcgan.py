@@ -1,4 +1,4 @@
-"""FedCGAN: a conditional GAN that travels, and examples from its generator.
+"""FedCGAN: a conditional GAN is shared, and synthetic data comes from its generator.
 
 Rasouli, Sun, Rajagopal: *FedGAN: federated generative adversarial networks for distributed data*,
 arXiv:2006.07228, 2020: every client trains generator G and discriminator D on its own data, and the
@@ -15,7 +15,7 @@ images go through dense layers of 8 · ``width`` units instead of convolutions.
 Departure: the released code of FedEvg makes x̂ of one class and tells D another, drawn at random;
 here what is generated as y is y. Networks and classifier take the same ``optimiser`` and its
 settings; of the networks Adam has β₁ = ½, as GANs commonly do. The client's classifier is
-trained beside, on its own data alone: it is a model made alone.
+trained beside, on its own data: it is a local model.
 """
 
 from __future__ import annotations

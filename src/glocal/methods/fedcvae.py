@@ -1,4 +1,4 @@
-"""FedCVAE: a conditional variational autoencoder that travels, and examples from its decoder.
+"""FedCVAE: a conditional variational autoencoder is shared; its decoder makes synthetic data.
 
 Sohn, Lee, Yan: *Learning structured output representation using deep conditional generative
 models*, NIPS 2015; federated by averaging (McMahan et al., AISTATS 2017), a baseline of FedEvg's
@@ -13,7 +13,7 @@ layers of 8 · ``width`` units instead of convolutions.
 
 Departure from the released code of FedEvg: there the reconstruction is a mean over pixels, which
 leaves it a weight of 1/D against the KL term; here it is their sum, as in the ELBO. The client's
-classifier is trained beside, on its own data alone: it is a model made alone.
+classifier is trained beside, on its own data: it is a local model.
 """
 
 from __future__ import annotations

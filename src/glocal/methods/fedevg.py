@@ -1,4 +1,4 @@
-"""FedEvg: labelled examples on the server, moved by what clients' energy models say of them.
+"""FedEvg: synthetic data on the server, moved by what clients' energy models say of it.
 
 *Federated energy-based averaging*: chapter IV of the dissertation of SuPerFed and AAggFF; code at
 github.com/vaseline555/FedEvg. The server has M = L · ``spc`` examples x, noise to begin with, of
@@ -11,7 +11,7 @@ and replace them for the rest of the round. It sends s = sgn f(x)[y] (``signed``
 ∇_x E for every example as it was received: M · D + M numbers. The server steps down the energy of
 the mixture: g = Σ n_i exp(s_i) ∇E_i / Σ n_i exp(s_i) and x ← x − β_t g + δ ε.
 
-The classifier is the client's own model, and is judged. ``steps`` is how many mini-batches
+The classifier is the client's own model, and is evaluated. ``steps`` is how many mini-batches
 everybody trains on in a round; without it, ``epochs`` passes. Departures, as in the released code:
 gradients are clipped to ±``clip``, and examples kept where data is (pixels from ``low`` to
 ``high``; ``boxed=false``: anywhere). Algorithm 4.2 as printed has the energies' sign reversed.

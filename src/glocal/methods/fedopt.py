@@ -9,7 +9,7 @@ negative of a gradient, which the server's optimiser follows, its state kept fro
     w ← w + η m / (√v + τ)       (the others)
 
 with m and v as in :mod:`glocal.nn.server_optim`, where the defaults are explained. ``lr`` is the
-clients' learning rate, ``server_lr`` is η. Each is another name for fedavg with a filler:
+clients' learning rate, ``server_lr`` is η. Each is another name for fedavg with a component:
 ``fedadam`` is ``fedavg+adam``, so any weighting goes with it.
 """
 

@@ -1,4 +1,4 @@
-"""q-FedAvg: who has the larger loss counts more, by a power of it.
+"""q-FedAvg: a client with a larger loss counts more, by a power of it.
 
 Li, Sanjabi, Beirami, Smith: *Fair resource allocation in federated learning*, ICLR 2020. With F_i
 the received model's loss at client i,

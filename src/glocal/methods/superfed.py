@@ -7,8 +7,8 @@ draws λ ~ U(0, 1), one for the model (MM) or one for each layer (LM), and both 
     F_i((1 − λ) f + λ l) + (μ/2) ‖f − w‖² + ν cos²(f, l),
 
 the cosine over all parameters as one vector. For the first L = ``start`` · T rounds λ = 0 and f
-trains alone. Only f travels. The client predicts with a mixture of the received model and its l;
-which one is picked on validation data from λ ∈ {0, .1, …, 1}. λ fixed at 0 and ν = 0 is FedProx;
+trains by itself. Only f is shared. The client predicts with a mixture of the received model and its
+l; which one is picked on validation data from λ ∈ {0, .1, …, 1}. λ fixed at 0 and ν = 0 is FedProx;
 with μ = 0 too, FedAvg.
 
 Departures: in the first L rounds only f trains, without ν, as in the released code; the algorithm

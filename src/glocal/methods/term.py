@@ -1,4 +1,4 @@
-"""TERM: who has the larger loss counts more, exponentially.
+"""TERM: a client with a larger loss counts more, exponentially.
 
 Li, Beirami, Sanjabi, Smith: *Tilted empirical risk minimization*, ICLR 2021. With F_i the received
 model's loss at client i,

@@ -6,11 +6,11 @@ differential privacy*, 2014). Here a record is a client, all of its data and all
 outcome is everything the server publishes. A round is a Gaussian mechanism on the sum of clipped
 updates, noise of standard deviation ``noise · clip``, and rounds are composed by ``dp-accounting``:
 
-- ``poisson``: each client by its own coin. Neighbours: add or remove one client, which moves the
-  sum by ``clip``. Privacy loss distributions (PLD: Koskela, Jälkö, Honkela: *Computing tight
-  differential privacy guarantees using FFT*, AISTATS 2020; Doroshenko et al.: *Connect the dots*,
-  PETS 2022), which are all but exact; Rényi (RDP: Mironov, Talwar, Zhang: *Rényi differential
-  privacy of the sampled Gaussian mechanism*, 2019) to search.
+- ``poisson``: each client is drawn independently. Neighbours: add or remove one client, which
+  moves the sum by ``clip``. Privacy loss distributions (PLD: Koskela, Jälkö, Honkela: *Computing
+  tight differential privacy guarantees using FFT*, AISTATS 2020; Doroshenko et al.: *Connect
+  the dots*, PETS 2022), which are all but exact; Rényi (RDP: Mironov, Talwar, Zhang: *Rényi
+  differential privacy of the sampled Gaussian mechanism*, 2019) to search.
 - ``all``: everybody in every round. Neighbours as above; exact (Balle, Wang: *Improving the
   Gaussian mechanism for differential privacy*, ICML 2018).
 - ``fixed``: exactly m of N. Neighbours: replace one client by another, which moves the sum by
@@ -39,8 +39,8 @@ SAMPLINGS = ("poisson", "fixed", "all", "local")
 VACUOUS_ODDS = 1e8
 """The factor on an attacker's odds, e^ε, above which ε protects nobody.
 
-Who held it for one in a hundred million that a client took part, less than picking at random among
-the clients of the largest federation, may be left with even odds.
+An attacker who held it for one in a hundred million that a client took part, less than picking at
+random among the clients of the largest federation, may be left with even odds.
 """
 
 LEAST_NOISE = 1e-4

@@ -1,4 +1,4 @@
-"""How a cohort's updates become one: robustness lives in this slot."""
+"""How a cohort's updates are aggregated into one: robustness lives in this slot."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def _any(setting: Setting) -> None:
 
 @dataclass(frozen=True)
 class Combine:
-    """``combine(updates, p)``: updates stacked over clients, weights that sum to one."""
+    """An aggregator: ``combine(updates, p)`` of updates stacked over clients and their weights."""
 
     name: str
     combine: Callable[[Params, Tensor], Params]
     weighted: bool = True
-    """Whether the weights are used; a combiner that ignores them refuses an explicit weighting."""
+    """Whether the weights are used; if not, an explicit weighting is refused."""
     robust: bool = False
-    """Whether it is made for hostile clients: an update that is not finite is then left out, where
-    else it would stop the run."""
+    """Whether it is made for malicious clients: an update that is not finite is then left out,
+    where else it would stop the run."""
     check: Callable[[Setting], None] = _any
     """Raises, before anyone trains, where a round would have too few clients."""
 

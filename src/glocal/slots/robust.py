@@ -1,12 +1,12 @@
-"""Combiners that a few hostile clients cannot lead where they like.
+"""Robust aggregators, which a few malicious (Byzantine) clients cannot lead where they like.
 
 Each takes the updates of a cohort of m clients, stacked, and gives one; none depends on the order
 of clients. All but ``norm-bound`` count clients alike: how many examples a client has is its own
-word. Of a cohort that is smaller than a combiner is made for (Poisson sampling), it drops as many
-as it can and keeps the rest: of one client its update, of two their mean.
+word. Of a cohort that is smaller than an aggregator is made for (Poisson sampling), it drops as
+many as it can and keeps the rest: of one client its update, of two their mean.
 
-An update that is not finite never gets here: a robust combiner's cohort goes on without it
-(:meth:`glocal.training.loop.Training.one_round`).
+An update that is not finite never gets here: the cohort of a robust aggregator is used without it
+(:mod:`glocal.training.divergence`).
 """
 
 from __future__ import annotations

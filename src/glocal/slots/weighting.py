@@ -114,9 +114,9 @@ def by_examples() -> Weighting:
 def by_update_norm() -> Weighting:
     """In proportion to the squared norm of the update: ``p_i ∝ ‖Δ_i‖²``.
 
-    Who has most to change counts most (Liang et al., *Think locally, act globally*, 2019 version).
-    Departure: theirs is the norm of the shared layers' gradient; an update is the sum of a round's
-    steps, which for one step of plain SGD gives the same weights.
+    The client with most to change counts most (Liang et al., *Think locally, act globally*, 2019
+    version). Departure: theirs is the norm of the shared layers' gradient; an update is the sum of
+    a round's steps, which for one step of plain SGD gives the same weights.
     """
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
@@ -142,7 +142,7 @@ def uniform_expected() -> Weighting:
     """Every client the same, over the cohort's expected size: ``p_i = 1 / (C · K)``.
 
     With Poisson sampling they sum to one on average alone. Privacy needs this: a mean over the
-    actual size would tell who was there, by what the others count for.
+    actual size would tell which clients were there, by what the others count for.
     """
 
     def init(setting: Setting) -> Tree:

@@ -70,24 +70,24 @@ class Attack:
     """Of a backdoor: what is stamped on an image, and what it should then be taken for."""
 
     def on(self, fed: Federation, seed: int) -> Adversary:
-        """The attack with the clients who make it."""
+        """The attack with the clients that make it."""
         return Adversary(self, malicious(self.share, len(fed), seed))
 
 
 @dataclass(frozen=True)
 class Adversary:
-    """An attack, and who makes it: indices into the federation, ascending."""
+    """An attack, and the malicious clients: indices into the federation, ascending."""
 
     attack: Attack
-    who: tuple[int, ...]
+    clients: tuple[int, ...]
 
     def poisoned(self, fed: Federation) -> Federation:
         """The federation as it trains: the malicious clients' training data changed."""
-        return fed if self.attack.poison is None else self.attack.poison(fed, self.who)
+        return fed if self.attack.poison is None else self.attack.poison(fed, self.clients)
 
     def among(self, ids: Tensor) -> Tensor:
         """Which of a cohort are malicious."""
-        return torch.isin(ids, torch.tensor(self.who, device=ids.device))
+        return torch.isin(ids, torch.tensor(self.clients, device=ids.device))
 
     def sent(
         self, uplink: Uplink, received: Params, start: Params, server_lr: float, key: Tensor
@@ -113,12 +113,12 @@ class Adversary:
 
 
 def malicious(share: float, clients: int, seed: int) -> tuple[int, ...]:
-    """Who is malicious: the first of an order drawn by the seed."""
+    """The malicious clients: the first of an order drawn by the seed."""
     count = round(share * clients)
     if not 0 < count < clients:
-        who = "nobody" if count == 0 else "everybody"
+        whom = "nobody" if count == 0 else "everybody"
         raise GlocalError(
-            f"share={share:g} of {clients} clients makes {who} malicious: give a share that makes "
+            f"share={share:g} of {clients} clients makes {whom} malicious: give a share that makes "
             f"1 to {clients - 1} of them so."
         )
     order = rng.permutation(keyed(seed, "malicious clients"), clients)
@@ -150,13 +150,13 @@ def replace_model(*, share: float = SHARE) -> Attack:
     def send(known: Known) -> Params:
         factor = known.cohort / (known.malicious * known.server_lr)
 
-        def one(name: str, place: int) -> Tensor:
+        def worthless(name: str, i: int) -> Tensor:
             flat = known.start[name].flatten()
-            order = rng.permutation(rng.fold(known.key, place), flat.numel())
+            order = rng.permutation(rng.fold(known.key, i), flat.numel())
             aim = flat[order].view_as(known.start[name]) - known.received[name]
             return (factor * aim).expand(known.malicious, *aim.shape)
 
-        return {name: one(name, i) for i, name in enumerate(sorted(known.received))}
+        return {name: worthless(name, i) for i, name in enumerate(sorted(known.received))}
 
     return _on_updates("replace", share, send)
 

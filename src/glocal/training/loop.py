@@ -1,7 +1,7 @@
 """The rounds: broadcast, train the cohort, reduce.
 
 Everything that a run is made of between two rounds is in :class:`Progress`, so that a run can be
-put down and taken up.
+saved as a checkpoint and resumed.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Training:
     validate_every: int = 0
     """Validation accuracy is recorded each so many rounds and after the last; 0: after the last."""
     adversary: Adversary | None = None
-    """Clients who send something else than what they trained."""
+    """Malicious clients, and what they send or train on instead."""
     diverged: str = "fatal"
     """What becomes of a client whose training is not finite (:mod:`glocal.training.divergence`)."""
     storage: Storage = field(default_factory=Storage)
@@ -161,8 +161,8 @@ class Training:
 
     def store(self, progress: Progress) -> ClientStore:
         """An empty store for the clients of a stage, in the place that fits their states."""
-        one = self.make(progress, self.halves[progress.stage])(0)
-        size = sum(leaf.nbytes for leaf in tree.leaves(one))
+        state = self.make(progress, self.halves[progress.stage])(0)
+        size = sum(leaf.nbytes for leaf in tree.leaves(state))
         clients, device = len(self.fed), self.fed.x.device
         absent = (1 - self.sampler.share(clients)) ** self.last
         rows = round(clients * (1 - absent))
@@ -237,7 +237,7 @@ class Training:
         return screened.uplink, round_traffic(down, uplink, shared, first)
 
     def _expect(self, progress: Progress, busy: Tensor) -> None:
-        """Who takes part next is known: states that are far away can come while others train."""
+        """The next cohort is known: states that are offloaded can be fetched while others train."""
         if progress.clients.place != "device" and progress.round + 1 < self.last:
             key = self.key(COHORT, progress.round + 1)
             progress.clients.expect(self.sampler.cohort(len(self.fed), key), busy)
@@ -304,29 +304,29 @@ class Training:
         states: Callable[[Tensor], Tree],
         ids: Tensor,
     ) -> Tree:
-        """Clients' states; who never took part runs a round of which nothing is sent."""
-        found = states(ids)
+        """Clients' states; one that never took part runs a round of which nothing is sent."""
+        gathered = states(ids)
         absent = (~progress.clients.seen[ids.cpu()]).to(ids.device)
         if not bool(absent.any()):
-            return found
+            return gathered
         work = CohortRound(
             self.task,
             local,
             self.fed,
             down,
             ids[absent],
-            tree.row(found, absent),
+            tree.row(gathered, absent),
             self.key(WORK, progress.round),
         )
         solved = self.engine.round(work)[1]
         if bool(absent.all()):
             return solved
 
-        def put(mine: Tensor, new: Tensor) -> Tensor:
-            mine[absent] = new  # what was gathered is nobody else's
-            return mine
+        def put(state: Tensor, new: Tensor) -> Tensor:
+            state[absent] = new  # what was gathered is nobody else's
+            return state
 
-        return tree.map(put, found, solved)
+        return tree.map(put, gathered, solved)
 
     def one_for_all(self, progress: Progress) -> bool:
         """Whether clients keep nothing, so that they all predict with the same model."""

@@ -63,9 +63,9 @@ def trigger(target: int, size: int) -> Trigger:
     )
 
 
-def flipped(fed: Federation, who: Sequence[int]) -> Federation:
+def flipped(fed: Federation, clients: Sequence[int]) -> Federation:
     """Labels y as C − 1 − y, in what these clients train on."""
-    rows = _training_rows(fed, who)
+    rows = _training_rows(fed, clients)
     return replace(fed, y_train=fed.y_train.index_put((rows,), fed.classes - 1 - fed.y_train[rows]))
 
 
@@ -77,9 +77,9 @@ def backdoored(mark: Trigger, rate: float) -> Poison:
     if not 0 < real(rate, "a backdoor's rate") <= 1:
         raise GlocalError(f"a backdoor's rate must be above 0 and up to 1, not {rate!r}.")
 
-    def poison(fed: Federation, who: Sequence[int]) -> Federation:
+    def poison(fed: Federation, clients: Sequence[int]) -> Federation:
         mark.check(fed)
-        rows = _training_rows(fed, who)
+        rows = _training_rows(fed, clients)
         seed = int(fed.describe.get("seed", 0))
         drawn = rng.uniform(rng.fold(keyed(seed, "backdoor").to(rows.device), rows), ())
         rows = rows[drawn < rate]
@@ -100,7 +100,7 @@ def success(
     left out; NaN for a client that has no others.
     """
     x = mark.stamped(fed.x, fed.test.rows)
-    found = []
+    shares = []
     for i in range(len(ids)):
         rows, _ = padded_rows(fed.test, ids[i : i + 1])
         logits = engine.evaluate(task.example_logits, tree.row(models, [i]), x, fed.y, rows)[
@@ -108,9 +108,9 @@ def success(
         ][0]
         others = fed.y[rows[0]] != mark.target
         fooled = logits.argmax(-1)[others] == mark.target
-        found.append(float(fooled.float().mean()) if len(fooled) else math.nan)
-    return found
+        shares.append(float(fooled.float().mean()) if len(fooled) else math.nan)
+    return shares
 
 
-def _training_rows(fed: Federation, who: Sequence[int]) -> Tensor:
-    return torch.cat([fed.train.of(k) for k in who])
+def _training_rows(fed: Federation, clients: Sequence[int]) -> Tensor:
+    return torch.cat([fed.train.of(k) for k in clients])

@@ -1,4 +1,4 @@
-"""Who takes part in a round, drawn from the round's key."""
+"""Client sampling: the cohort of a round, drawn from the round's key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glocal.core.errors import GlocalError, shown
 from glocal.core.validation import fits, plain
 
 MANY = 10_000
-"""Clients from which on a draw looks at those it draws alone, and not at everybody."""
+"""Clients from which on a draw takes time by how many are drawn, not by how many there are."""
 
 
 class Sampler(Protocol):
@@ -84,9 +84,10 @@ class Fraction:
 
 @dataclass(frozen=True)
 class Poisson:
-    """Every client by its own coin of probability ``rate``: what privacy accounting likes best.
+    """Poisson sampling: each client independently, with probability ``rate``.
 
-    The cohort's size varies; an empty one is a skipped round that still counts for privacy.
+    Privacy accounting likes it best. The cohort's size varies; an empty one is a skipped round that
+    still counts for privacy.
     """
 
     rate: float
@@ -96,30 +97,30 @@ class Poisson:
         _share("rate", self.rate)
 
     def cohort(self, clients: int, key: Tensor) -> Tensor:
-        """Those whose coin came up."""
+        """The clients drawn, each on its own."""
         if clients > MANY and self.rate <= 0.25:
-            return coins(key, clients, self.rate)
+            return bernoulli(key, clients, self.rate)
         return (rng.uniform(key, (clients,)) < self.rate).nonzero().flatten()
 
     def share(self, clients: int) -> float:
-        """The coin's probability."""
+        """``rate``."""
         return self.rate
 
 
 @dataclass(frozen=True)
 class Among:
-    """Draws among the clients ``who`` alone, as ``sampler`` would; ``always`` are in every round.
+    """Draws among the ``some`` clients only, as ``sampler`` would; ``always`` are in every round.
 
-    Who was there before and who joins are drawn differently: without a ``sampler`` nobody of
-    ``who`` takes part, and a round is that of ``always``.
+    Clients of a federation and one that joins are drawn differently: without a ``sampler`` none of
+    ``some`` takes part, and a round is that of ``always``.
     """
 
-    who: tuple[int, ...]
+    some: tuple[int, ...]
     sampler: Sampler | None
     always: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if set(self.who) & set(self.always):
+        if set(self.some) & set(self.always):
             raise GlocalError("a client that is always there cannot be drawn too: name it once.")
 
     def cohort(self, clients: int, key: Tensor) -> Tensor:
@@ -127,21 +128,21 @@ class Among:
         always = torch.tensor(self.always, dtype=torch.int64, device=key.device)
         if self.sampler is None:
             return always.sort().values
-        who = torch.tensor(self.who, dtype=torch.int64, device=key.device)
-        drawn = who[self.sampler.cohort(len(self.who), key)]
+        some = torch.tensor(self.some, dtype=torch.int64, device=key.device)
+        drawn = some[self.sampler.cohort(len(self.some), key)]
         return torch.cat([drawn, always]).sort().values
 
     def share(self, clients: int) -> float:
         """The mean over all clients."""
-        drawn = self.sampler.share(len(self.who)) * len(self.who) if self.sampler else 0.0
+        drawn = self.sampler.share(len(self.some)) * len(self.some) if self.sampler else 0.0
         return (drawn + len(self.always)) / clients
 
 
 def distinct(key: Tensor, clients: int, number: int) -> Tensor:
     """The first ``number`` different ones of clients drawn again and again, ascending.
 
-    To pass over who was drawn before leaves everybody else as likely as everybody else, so every
-    set of that size is as likely; the time does not depend on how many clients there are.
+    To pass over those drawn before leaves all others equally likely, so every set of that size is
+    equally likely; the time does not depend on how many clients there are.
     """
     words = 1 << 63
     tries = number + number // 4 + 16
@@ -149,22 +150,22 @@ def distinct(key: Tensor, clients: int, number: int) -> Tensor:
         drawn = rng.bits(key, tries) & (words - 1)
         # The last few words, of which there is not one for each client, would favour the first.
         drawn = drawn[drawn <= words - 1 - words % clients] % clients
-        found, which = torch.unique(drawn, return_inverse=True)
-        if len(found) >= number:
+        clients_drawn, which = torch.unique(drawn, return_inverse=True)
+        if len(clients_drawn) >= number:
             break
         tries *= 2  # begins with the same ones
-    first = torch.full_like(found, tries).scatter_reduce(
+    first = torch.full_like(clients_drawn, tries).scatter_reduce(
         0, which, torch.arange(len(drawn), device=key.device), "amin"
     )
-    chosen: Tensor = found[first.argsort()[:number]]
+    chosen: Tensor = clients_drawn[first.argsort()[:number]]
     return chosen.sort().values
 
 
-def coins(key: Tensor, clients: int, rate: float) -> Tensor:
-    """Those whose coin of probability ``rate`` comes up, found by the gaps between them.
+def bernoulli(key: Tensor, clients: int, rate: float) -> Tensor:
+    """Clients drawn independently with probability ``rate``, by the gaps between them.
 
-    How many coins fail before the next one comes up is ``⌊log u / log(1 − rate)⌋``, with ``u``
-    uniform: Batagelj, Brandes: *Efficient generation of large random networks*, 2005.
+    How many are left out before the next one is ``⌊log u / log(1 − rate)⌋``, with ``u`` uniform:
+    Batagelj, Brandes: *Efficient generation of large random networks*, 2005.
     """
     mean = clients * rate
     tries = int(mean + 6 * math.sqrt(mean)) + 16

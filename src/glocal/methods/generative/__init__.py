@@ -1,1 +1,1 @@
-"""Labelled examples that stand for everybody's data: how they are made, and how they are judged."""
+"""Synthetic data that stands for everybody's: how methods make it."""

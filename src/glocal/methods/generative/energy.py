@@ -21,8 +21,8 @@ def score(logits: Tensor, y: Tensor) -> Tensor:
 def gradient(task: Task, w: Params, x: Tensor, y: Tensor) -> Tensor:
     """``∇_x E(x, y)`` of each example, the model in evaluation mode."""
     # Examples do not meet in the model, so the gradient of the sum is each one's own.
-    found, _ = task.grad(lambda at: -score(task.predict(w, at["x"]), y).sum(), {"x": x})
-    g: Tensor = found["x"]
+    grads, _ = task.grad(lambda at: -score(task.predict(w, at["x"]), y).sum(), {"x": x})
+    g: Tensor = grads["x"]
     return g.detach()
 
 

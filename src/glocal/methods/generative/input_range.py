@@ -1,8 +1,8 @@
-"""Is the clients' data where examples are made? Asked before anyone trains.
+"""Whether the clients' data is where synthetic data is made: checked before anyone trains.
 
-Examples are made in a room (:mod:`glocal.methods.generative.langevin`). Where data is elsewhere,
-they would come out of it looking like nobody's, and no figure would say why. Each client can look
-for itself: all that anybody learns of it is that its data does not fit.
+Synthetic data is made in a room (:mod:`glocal.methods.generative.langevin`). Where data is
+elsewhere, it would come out looking like nobody's, and no figure would say why. Each client can
+check its own: all that anybody learns is that its data does not fit.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ MOST = 1 / 16
 (Chebyshev's inequality), and heavy tails have some."""
 
 
-def check(fed: Federation, inputs: Schema, room: Room, who: str, bounds: bool) -> None:
-    """Refuse data outside of the room; ``bounds``: whether ``who`` takes ``low`` and ``high``."""
+def check(fed: Federation, inputs: Schema, room: Room, method: str, bounds: bool) -> None:
+    """Refuse data outside of the room; ``bounds``: whether the method takes low and high."""
     x = fed.x[fed.train.rows]
     low, high = f"{room.low:g}", f"{room.high:g}"
     if inputs.images:
         least, most = float(x.min()), float(x.max())
         near = NEAR * (room.high - room.low)
         if least < room.low - near or most > room.high + near:
-            other = _other(who, least, most) if bounds else ""
+            other = _other(method, least, most) if bounds else ""
             raise GlocalError(
-                f"{who} makes pixels from {low} to {high}, and the clients' images have pixels "
+                f"{method} makes pixels from {low} to {high}, and the clients' images have pixels "
                 f"from {least:g} to {most:g}: scale them before you make the federation, as in "
                 f"{_scaled(least, most)}{other}."
             )
@@ -42,12 +42,12 @@ def check(fed: Federation, inputs: Schema, room: Room, who: str, bounds: bool) -
         outside[begin:end] = 0.0
     worst = int(outside.argmax())
     if float(outside[worst]) > MOST + 1e-6:
-        other = _other(who, float(x.min()), float(x.max())) if bounds else ""
+        other = _other(method, float(x.min()), float(x.max())) if bounds else ""
         names = fed.describe.get("features") or ()
         name = shown(names[worst]) if worst < len(names) else str(worst)
         raise GlocalError(
-            f"{who} makes numbers from {low} to {high}, and {100 * float(outside[worst]):.0f} % of "
-            f"column {name} lie outside: standardise the columns, so that each has mean 0 and "
+            f"{method} makes numbers from {low} to {high}, and {100 * float(outside[worst]):.0f} % "
+            f"of column {name} lie outside: standardise the columns, so that each has mean 0 and "
             f"standard deviation 1, as is done with a table unless scale=False{other}."
         )
 
@@ -58,5 +58,5 @@ def _scaled(least: float, most: float) -> str:
     return "x / 255" if 128 < most <= 255 else f"x / {most:g}"
 
 
-def _other(who: str, least: float, most: float) -> str:
-    return f"; or give bounds that hold them, as in {who}(low={least:g},high={most:g})"
+def _other(method: str, least: float, most: float) -> str:
+    return f"; or give bounds that hold them, as in {method}(low={least:g},high={most:g})"

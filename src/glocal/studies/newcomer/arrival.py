@@ -149,7 +149,7 @@ def welcome(done: Progress, joint: Training) -> Progress:
     local = method.client_half(joint.task)
     last = len(joint.fed) - 1
     newcomer = torch.tensor([last], device=joint.fed.x.device)
-    # Who has a state is judged as it is: nothing is solved for before it has trained.
+    # A client with a state is evaluated as it is: nothing is solved for before it has trained.
     store.scatter(newcomer, store.gather(newcomer, joint.make(progress, local)))
     shared, private = size_by_part(joint.task.params, method.shared_names(joint.task))
     progress.traffic = Traffic().record({"shared": shared, "private_start": private}, {})
@@ -185,13 +185,13 @@ def own_training(joint: Training, progress: Progress, epochs: int) -> Models:
         progress.clients.scatter(newcomer, states)
     else:
         down = {**down, "params": tree.add(down["params"], tree.row(uplink.update, 0))}
-    found = joint.engine.candidates(task, local, down, states, 1)
-    if not all(bool(leaf.isfinite().all()) for leaf in tree.leaves(found)):
+    models = joint.engine.candidates(task, local, down, states, 1)
+    if not all(bool(leaf.isfinite().all()) for leaf in tree.leaves(models)):
         raise ClientError(
             f"client {joint.fed.names[-1]}'s own training is not finite: it diverged; lower the "
             "learning rate, as in fedavg(lr=0.01), or look at its data."
         )
-    return lambda ids: found
+    return lambda ids: models
 
 
 def by_itself(local: Local, held: frozenset[str], epochs: int) -> Local:
