@@ -1,5 +1,36 @@
-"""One thread a test process: threads of several processes on few cores wait for each other."""
+"""What all tests share.
 
+One thread a test process: threads of several processes on few cores wait for each other.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 import torch
 
 torch.set_num_threads(1)
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Command:
+    """``command("run", "fedavg")`` in an empty folder: exit code, stdout, stderr."""
+    from glocal.cli import app
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["glocal", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            app.main()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return run

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ FEW: dict[str, Any] = {
     "repeats": 2,
     "yardstick": "local(max_epochs=2)",
     "model": "mlp(8)",
+    "engine": "sequential",  # processes start faster without the others
 }
 SPECS = ["fedavg", "local(max_epochs=2)", "ditto+aaggff-d"]
 
@@ -115,11 +117,29 @@ def alive(pid: int) -> bool:
         return False
 
 
+def until(event: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
+    """Wait for an event; five minutes without it, or the end of the process, are a failure."""
+    for _ in range(6000):
+        if event():
+            return
+        assert process is None or process.poll() is None, "it ended before"
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks into /proc")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nobody_is_left_running(how: signal.Signals, tmp_path: Path) -> None:
     """Neither after Ctrl-C, which reaches everybody, nor when the parent alone is killed."""
     command = [sys.executable, "-m", "glocal", "compare", "fedavg", "ditto", "--rounds", "100000"]
+    command += [
+        "--clients",
+        "2",
+        "--model",
+        "logistic",
+        "--yardstick",
+        "local(lr=0.1,max_epochs=1)",
+    ]
     process = subprocess.Popen(
         [*command, "--jobs", "2", "--out", str(tmp_path / "out")],
         stderr=subprocess.PIPE,
@@ -128,17 +148,14 @@ def test_nobody_is_left_running(how: signal.Signals, tmp_path: Path) -> None:
     )
     try:
         lines = tmp_path / "out" / "fedavg" / "metrics.jsonl"
-        for _ in range(3000):  # a busy machine takes its time
-            if lines.is_file() and lines.stat().st_size:
-                break
-            time.sleep(0.1)
+        until(lambda: lines.is_file() and lines.stat().st_size > 0, process)
         workers_of = children(process.pid)
         assert len(workers_of) >= 2
         if how == signal.SIGINT:
             os.killpg(process.pid, how)
         else:
             process.kill()
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate()
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -147,8 +164,4 @@ def test_nobody_is_left_running(how: signal.Signals, tmp_path: Path) -> None:
         assert process.returncode == 130
         assert "Traceback" not in err
         assert "stopped" in err
-    for _ in range(100):
-        if not any(alive(pid) for pid in workers_of):
-            break
-        time.sleep(0.1)
-    assert not any(alive(pid) for pid in workers_of)
+    until(lambda: not any(alive(pid) for pid in workers_of))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 import torch
 
 import glocal
-from glocal.cli import app as cli
+from conftest import Command
 from glocal.core import interrupts, tree
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
@@ -27,6 +28,7 @@ from glocal.methods import resolve
 from glocal.methods.local import LocalTraining
 from glocal.nn.augment import flip
 from glocal.nn.task import cross_entropy
+from glocal.runs import folder as folders
 from glocal.runs import locks
 from glocal.training.checkpoint import Keeping
 from glocal.training.checkpoint_files import Series
@@ -38,38 +40,17 @@ SMALL = (
 ).split()
 FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors")
 
-Glocal = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Glocal:
-    """Run a command in an empty folder: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["glocal", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        said = capsys.readouterr()
-        return int(stop.value.code or 0), said.out, said.err
-
-    return run
-
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, rounds: int, number: int = signal.SIGINT) -> None:
     """A signal comes while the ``rounds``-th round is written down."""
-    from glocal.runs import folder as runs
+    line = folders.Folder.line
 
-    line = runs.Folder.line
-
-    def signalled(self: runs.Folder, found: dict[str, Any]) -> None:
+    def signalled(self: folders.Folder, found: dict[str, Any]) -> None:
         line(self, found)
         if found["round"] == rounds:
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(runs.Folder, "line", signalled)
+    monkeypatch.setattr(folders.Folder, "line", signalled)
 
 
 def same(a: Path, b: Path, files: Sequence[str] = FILES) -> bool:
@@ -78,7 +59,7 @@ def same(a: Path, b: Path, files: Sequence[str] = FILES) -> bool:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_after_the_round_and_says_how_to_go_on(
-    command: Glocal, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+    command: Command, monkeypatch: pytest.MonkeyPatch, number: int, code: int
 ) -> None:
     assert command("run", "ditto", *SMALL, "--out", "whole")[0] == 0
     with monkeypatch.context() as patch:
@@ -97,7 +78,7 @@ def test_a_signal_stops_after_the_round_and_says_how_to_go_on(
 
 
 def test_a_second_signal_stops_at_once_and_nothing_is_lost(
-    command: Glocal, monkeypatch: pytest.MonkeyPatch
+    command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert command("run", "fedavg", *SMALL, "--out", "whole")[0] == 0
     with monkeypatch.context() as patch:
@@ -117,7 +98,7 @@ def test_a_second_signal_stops_at_once_and_nothing_is_lost(
     assert same(Path("whole"), Path("a"))
 
 
-def test_a_comparison_is_resumed_as_one(command: Glocal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_is_resumed_as_one(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("compare", "local", "fedavg", "fedprox(mu=0.1)", "--repeats", "2", "--choose")
     words = (*words, "--against", "fedavg", *SMALL)
     code, table, _ = command(*words, "--out", "whole")
@@ -137,33 +118,61 @@ def test_a_comparison_is_resumed_as_one(command: Glocal, monkeypatch: pytest.Mon
     assert not list(Path("a").rglob("checkpoints"))
 
 
-def test_processes_are_stopped_and_resumed_too(command: Glocal) -> None:
-    words = ["compare", "fedavg", "ditto", *SMALL]
+WAITING = """
+import time
+from pathlib import Path
+import torch
+
+LINES = Path("a/fedavg/metrics.jsonl")
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 10)
+    def forward(self, x):
+        while Path("hold").exists() and LINES.exists() and LINES.read_text().count("\\n") > 1:
+            time.sleep(0.01)
+        if Path("slow").exists():
+            time.sleep(0.02)
+        return self.layer(x.flatten(1))
+"""
+"""A model that waits in the third round while there is a file ``hold``, and is slow with one."""
+
+
+def test_processes_are_stopped_and_resumed_too(command: Command) -> None:
+    Path("net.py").write_text(WAITING)
+    words = ["compare", "fedavg", "ditto", *SMALL, "--engine", "sequential"]
+    words[words.index("--model") + 1] = "net.py:Net"
+    words[words.index("--rounds") + 1] = "8"
+    assert command(*words, "--out", "whole")[0] == 0
+    Path("hold").touch()
     words[words.index("--jobs") + 1] = "2"
-    words[words.index("--rounds") + 1] = "30"
-    assert command(*words, "--out", "whole", "--jobs", "1")[0] == 0
-    process = subprocess.Popen(
-        [sys.executable, "-m", "glocal", *words, "--out", "a"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    lines = Path("a/fedavg/metrics.jsonl")
-    while process.poll() is None and not (lines.exists() and lines.read_text().count("\n") > 4):
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
+    line = [sys.executable, "-m", "glocal", *words, "--out", "a"]
+    with subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        lines = Path("a/fedavg/metrics.jsonl")
+        while process.poll() is None and not (lines.exists() and lines.read_text()):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert "stopping after this round" in process.stderr.readline()
+        Path("slow").touch()  # the processes hear of it within a tenth of a second
+        Path("hold").unlink()
+        _, err = process.communicate()
     assert process.returncode == 130, err
     assert err.splitlines()[-1] == "glocal: stopped; go on with: glocal resume a"
     assert not Path("a/result.json").exists()
-    assert command("resume", "a", "--jobs", "1")[0] == 0
+    Path("slow").unlink()
+    code, _, err = command("resume", "a", "--jobs", "1")
+    assert code == 0, err
     assert same(Path("whole"), Path("a"), ["result.json"])
     for method in ("fedavg", "ditto"):
         assert same(Path("whole") / method, Path("a") / method)
 
 
 @pytest.fixture
-def stopped(command: Glocal, monkeypatch: pytest.MonkeyPatch) -> Glocal:
+def stopped(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     """A run of fedavg in ``a``, stopped after its third round; undisturbed, in ``whole``."""
     assert command("run", "fedavg", *SMALL, "--out", "whole")[0] == 0
     with monkeypatch.context() as patch:
@@ -172,7 +181,9 @@ def stopped(command: Glocal, monkeypatch: pytest.MonkeyPatch) -> Glocal:
     return command
 
 
-def test_a_damaged_newest_checkpoint_is_noticed_and_the_one_before_it_used(stopped: Glocal) -> None:
+def test_a_damaged_newest_checkpoint_is_noticed_and_the_one_before_it_used(
+    stopped: Command,
+) -> None:
     newest = max(Path("a/checkpoints/repeat-1").glob("*.safetensors"))
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 4
@@ -186,7 +197,7 @@ def test_a_damaged_newest_checkpoint_is_noticed_and_the_one_before_it_used(stopp
     assert same(Path("whole"), Path("a"))
 
 
-def test_without_any_good_checkpoint_a_run_begins_anew(stopped: Glocal) -> None:
+def test_without_any_good_checkpoint_a_run_begins_anew(stopped: Command) -> None:
     for file in Path("a/checkpoints").rglob("*.safetensors"):
         file.write_bytes(b"")
     code, _, err = stopped("resume", "a")
@@ -195,7 +206,7 @@ def test_without_any_good_checkpoint_a_run_begins_anew(stopped: Glocal) -> None:
     assert same(Path("whole"), Path("a"))
 
 
-def test_what_is_finished_is_finished(stopped: Glocal) -> None:
+def test_what_is_finished_is_finished(stopped: Command) -> None:
     before = {p: p.stat().st_mtime_ns for p in Path("whole").iterdir()}
     code, out, err = stopped("resume", "whole")
     assert (code, err) == (0, "")
@@ -203,7 +214,7 @@ def test_what_is_finished_is_finished(stopped: Glocal) -> None:
     assert {p: p.stat().st_mtime_ns for p in Path("whole").iterdir()} == before
 
 
-def test_what_cannot_be_resumed_is_refused_in_a_sentence(stopped: Glocal) -> None:
+def test_what_cannot_be_resumed_is_refused_in_a_sentence(stopped: Command) -> None:
     Path("empty").mkdir()
     shutil.copytree("a", "foreign")
     text = Path("foreign/settings.toml").read_text()
@@ -231,7 +242,7 @@ def test_what_cannot_be_resumed_is_refused_in_a_sentence(stopped: Glocal) -> Non
         assert "comparison.toml is damaged" in err
 
 
-def test_a_run_killed_before_its_first_file_is_no_run(command: Glocal) -> None:
+def test_a_run_killed_before_its_first_file_is_no_run(command: Command) -> None:
     Path("a").mkdir()
     Path("a/.lock").touch()
     Path("a/.settings.toml.part").write_text("meth")
@@ -240,7 +251,7 @@ def test_a_run_killed_before_its_first_file_is_no_run(command: Glocal) -> None:
     assert sorted(p.name for p in Path("a").iterdir()) == sorted([*FILES, "settings.toml"])
 
 
-def test_a_refused_resume_leaves_everything_as_it_was(stopped: Glocal) -> None:
+def test_a_refused_resume_leaves_everything_as_it_was(stopped: Command) -> None:
     file = Path("a/settings.toml")
     good = file.read_text()
     before = Path("a/metrics.jsonl").read_bytes()
@@ -266,7 +277,7 @@ def test_a_refused_resume_leaves_everything_as_it_was(stopped: Glocal) -> None:
 
 
 def test_a_model_whose_code_changed_is_refused(
-    command: Glocal, monkeypatch: pytest.MonkeyPatch
+    command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = """
 import torch
@@ -291,7 +302,7 @@ class Net(torch.nn.Module):
 
 
 def test_damaged_checkpoints_do_not_push_out_new_ones(
-    stopped: Glocal, monkeypatch: pytest.MonkeyPatch
+    stopped: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for file in Path("a/checkpoints/repeat-1").glob("*.safetensors"):
         file.write_bytes(b"damaged")
@@ -302,7 +313,7 @@ def test_damaged_checkpoints_do_not_push_out_new_ones(
     assert found == ["00000001", "00000002"]
 
 
-def test_figures_of_a_finished_run_are_given_again(stopped: Glocal) -> None:
+def test_figures_of_a_finished_run_are_given_again(stopped: Command) -> None:
     code, out, _ = stopped("resume", "whole", "--json", "-")
     assert code == 0
     assert out.encode() == Path("whole/result.json").read_bytes()
@@ -313,7 +324,7 @@ def test_figures_of_a_finished_run_are_given_again(stopped: Glocal) -> None:
     assert (code, err.count("\n")) == (2, 1)
 
 
-def test_diverged_is_remembered(command: Glocal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diverged_is_remembered(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert command("run", "fedavg(lr=1e30)", *SMALL, "--out", "a")[0] == 2
     code, _, err = command("resume", "a", "--diverged", "skip")
     assert code == 2
@@ -322,7 +333,7 @@ def test_diverged_is_remembered(command: Glocal, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "../x", "/x", "a/b", 3])
-def test_a_hostile_comparison_reaches_nothing_outside(command: Glocal, name: Any) -> None:
+def test_a_hostile_comparison_reaches_nothing_outside(command: Command, name: Any) -> None:
     Path("host/checkpoints").mkdir(parents=True)
     Path("host/checkpoints/precious.txt").write_text("")
     Path("host/cmp").mkdir()
@@ -339,7 +350,7 @@ def test_a_hostile_comparison_reaches_nothing_outside(command: Glocal, name: Any
         assert Path("host/checkpoints/precious.txt").exists()
 
 
-def test_odd_folders_are_one_line(stopped: Glocal) -> None:
+def test_odd_folders_are_one_line(stopped: Command) -> None:
     shutil.copytree("a", "b")
     Path("b/metrics.jsonl").unlink()
     Path("b/metrics.jsonl").mkdir()
@@ -351,7 +362,7 @@ def test_odd_folders_are_one_line(stopped: Glocal) -> None:
         assert (code, err.count("\n")) == (2, 1), err
 
 
-def test_forged_facts_are_refused(stopped: Glocal) -> None:
+def test_forged_facts_are_refused(stopped: Command) -> None:
     series = Series(Path("a/checkpoints/repeat-1"))
     kept = series.newest()
     assert kept is not None
@@ -372,7 +383,7 @@ def test_forged_facts_are_refused(stopped: Glocal) -> None:
         assert "does not fit" in err
 
 
-def test_other_versions_are_told(stopped: Glocal) -> None:
+def test_other_versions_are_told(stopped: Command) -> None:
     file = Path("a/settings.toml")
     file.write_text(file.read_text().replace(f'torch = "{torch.__version__}"', 'torch = "1.0"'))
     code, _, err = stopped("resume", "a")
@@ -380,7 +391,7 @@ def test_other_versions_are_told(stopped: Glocal) -> None:
     assert f"torch 1.0 → {torch.__version__}" in err
 
 
-def test_two_writers_of_one_folder(stopped: Glocal) -> None:
+def test_two_writers_of_one_folder(stopped: Command) -> None:
     with locks.hold(Path("a")):
         for words in (["resume", "a"], ["run", "fedavg", *SMALL, "--out", "a"]):
             code, out, err = stopped(*words)
@@ -392,17 +403,39 @@ def test_two_writers_of_one_folder(stopped: Glocal) -> None:
     )
 
 
-def test_of_two_runs_started_into_one_folder_one_is_refused(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "glocal", "run", "fedavg", *SMALL, "--out", str(tmp_path / "a")]
-    both = [
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    said = [process.communicate()[1] for process in both]
-    assert sorted(process.returncode for process in both) == [0, 2], said
-    (refused,) = [text for text in said if text]
-    assert refused.count("\n") == 1
-    assert (tmp_path / "a" / "result.json").exists()
+@pytest.mark.parametrize("when", ["before the first holds the lock", "while the first trains"])
+def test_of_two_runs_started_into_one_folder_one_is_refused(
+    command: Command, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """The second begins at the very moment that matters, whatever else the machine does."""
+    others: list[tuple[int, str, str]] = []
+    waiting = [None]
+    hold, line = locks.hold, folders.Folder.line
+
+    def another_run() -> None:
+        if waiting:
+            waiting.clear()
+            others.append(command("run", "fedavg", *SMALL, "--out", "a"))
+
+    def held_late(folder: Path, wait: float = 0.2) -> Any:
+        if when == "before the first holds the lock":
+            another_run()
+        return hold(folder, wait)
+
+    def written(self: folders.Folder, record: dict[str, Any]) -> None:
+        line(self, record)
+        if when == "while the first trains":
+            another_run()
+
+    monkeypatch.setattr(locks, "hold", held_late)
+    monkeypatch.setattr(folders.Folder, "line", written)
+    first = command("run", "fedavg", *SMALL, "--out", "a")
+    (second,) = others
+    codes = (2, 0) if when == "before the first holds the lock" else (0, 2)
+    assert (first[0], second[0]) == codes, (first, second)
+    refused = first if codes[0] == 2 else second
+    assert refused[2].count("\n") == 1
+    assert Path("a/result.json").exists()
 
 
 def _can_mount() -> bool:
@@ -414,32 +447,39 @@ def _can_mount() -> bool:
 
 
 @pytest.mark.skipif(not _can_mount(), reason="needs a name space in which it may mount")
-def test_a_full_disk_ends_a_run_in_a_line_and_the_last_checkpoint_is_good(tmp_path: Path) -> None:
-    glocal_ = f"{sys.executable} -m glocal"
-    words = f"superfed-mm {' '.join(SMALL)}".replace("(", "'('").replace(")", "')'")
-    script = f"""
-    mkdir disk && mount -t tmpfs -o size=150k none disk || exit 99
-    {glocal_} run {words} --out whole >/dev/null || exit 98
-    {glocal_} run {words} --out disk/a 2>err
-    echo $? >code
-    ls disk/a/checkpoints/repeat-1 >kept
-    mount -o remount,size=20m disk && {glocal_} resume disk/a >/dev/null || exit 97
-    cp -r disk/a a
-    """
-    found = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", script],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr
-    assert (tmp_path / "code").read_text() == "2\n"
-    err = (tmp_path / "err").read_text()
-    assert err.count("\n") == 1
-    assert "No space left on device" in err
-    assert "glocal resume disk/a" in err
-    assert (tmp_path / "kept").read_text().count(".safetensors") >= 1
+def test_a_full_disk_ends_a_run_in_a_line_and_the_last_checkpoint_is_good(
+    command: Command, tmp_path: Path
+) -> None:
+    assert command("run", "superfed-mm", *SMALL, "--out", "whole")[0] == 0
+    code = """
+import os, sys
+from pathlib import Path
+from glocal.cli import app
+
+def command(*words):
+    sys.argv = ["glocal", *words]
+    try:
+        app.main()
+    except SystemExit as ended:
+        return ended.code
+
+ended = command("run", "superfed-mm", *sys.argv[1:], "--out", "disk/a")
+kept = len(list(Path("disk/a/checkpoints/repeat-1").glob("*.safetensors")))
+os.system("mount -o remount,size=20m disk")
+print(ended, kept, command("resume", "disk/a"), file=open("seen", "w"))
+"""
+    (tmp_path / "both.py").write_text(code)
+    words = shlex.join([sys.executable, "both.py", *SMALL])
+    script = f"mkdir disk && mount -t tmpfs -o size=150k none disk && {words} && cp -r disk/a a"
+    space = ["unshare", "-rm", "sh", "-c", script]
+    done = subprocess.run(space, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    ended, kept, resumed = (tmp_path / "seen").read_text().split()
+    assert (ended, resumed) == ("2", "0")
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+    assert "glocal resume disk/a" in done.stderr
+    assert int(kept) >= 1
     assert same(tmp_path / "whole", tmp_path / "a")
 
 
