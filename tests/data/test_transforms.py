@@ -11,7 +11,7 @@ import torch
 from glocal.core.errors import GlocalError
 from glocal.core.spec import parse_call
 from glocal.data import Federation, federation
-from glocal.data.transforms import Transform, chosen, pair_noise, rotate, symmetric_noise, turned
+from glocal.data.transforms import Transform, chosen, pair_noise, rotate, rotated, symmetric_noise
 
 K, C = 6, 5
 
@@ -49,19 +49,19 @@ def test_rotation_is_of_the_chosen_clients_in_all_splits() -> None:
 def test_rotation_by_hand() -> None:
     """Anticlockwise: what was on the right is on top."""
     image = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
-    assert turned(image, 90).tolist() == [[[2.0, 4.0], [1.0, 3.0]]]
+    assert rotated(image, 90).tolist() == [[[2.0, 4.0], [1.0, 3.0]]]
 
 
 @pytest.mark.parametrize("angle", [90.0, 180.0, 270.0])
 def test_interpolation_turns_the_same_way_as_exact_quarters(angle: float) -> None:
     x = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(1))
-    near = turned(x, angle + 1e-4)
-    assert torch.allclose(near, turned(x, angle), atol=1e-3)
+    near = rotated(x, angle + 1e-4)
+    assert torch.allclose(near, rotated(x, angle), atol=1e-3)
 
 
 def test_interpolated_there_and_back_is_near_in_the_middle() -> None:
     ramp = torch.linspace(0, 1, 16).expand(1, 16, 16)
-    back = turned(turned(ramp, 30.0), 330.0)
+    back = rotated(rotated(ramp, 30.0), 330.0)
     assert (back - ramp)[:, 5:11, 5:11].abs().max() < 0.02
 
 

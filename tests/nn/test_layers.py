@@ -12,7 +12,7 @@ from torch.nn.utils import spectral_norm as old_spectral_norm
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
-from glocal.nn.layers import (
+from glocal.nn import (
     LSTM,
     Dropout,
     SpectralConv2d,

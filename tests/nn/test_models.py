@@ -12,7 +12,8 @@ from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
 from glocal.nn import models
-from glocal.nn.layers import Dropout, check
+from glocal.nn.compat import check
+from glocal.nn.layers import Dropout
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -291,7 +291,7 @@ def test_too_few_outputs(outputs: int) -> None:
 
 
 def test_outputs_of_another_rank() -> None:
-    with pytest.raises(GlocalError, match=r"with shape \(2, 3, 1\)"):
+    with pytest.raises(GlocalError, match=r"to outputs of shape \(2, 3, 1\)"):
         try_out(Task(nn.Sequential(nn.Linear(6, 3), nn.Unflatten(1, (3, 1)))), X, Y)
 
 

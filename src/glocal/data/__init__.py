@@ -1,4 +1,4 @@
-"""Federations: clients' data, how it is dealt among them, and where it comes from."""
+"""Federations: the clients' data, how it is partitioned and split, and where it comes from."""
 
 from glocal.data.datasets.registry import list_datasets
 from glocal.data.federation import ClientData, Federation, federation

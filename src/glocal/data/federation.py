@@ -19,7 +19,7 @@ from glocal.core.validation import integer
 from glocal.data import table
 from glocal.data import validation as check
 from glocal.data.partition import Partition, column_of, make, natural
-from glocal.data.split import Split, cut
+from glocal.data.split import Split, split_clients
 from glocal.data.transforms import Transform, apply
 from glocal.data.unsplit import UnsplitData, standardise, strata
 
@@ -38,7 +38,7 @@ class ClientData:
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """K clients' data. All rows are in one tensor, and each split says which are whose."""
+    """The data of K clients. All rows are in one tensor, and each split assigns rows to clients."""
 
     x: Tensor
     """Features [n, …] in float32, or token ids in int64."""
@@ -52,13 +52,13 @@ class Federation:
     val: Split
     test: Split
     label_shift_only: bool
-    """Whether clients differ in label shares or size alone: then a pooled test set can judge."""
+    """Whether clients differ only in label shares or size: then the pooled test set is valid."""
     describe: dict[str, Any]
-    """Where the data came from and how it was dealt and cut; goes into files as JSON."""
+    """Where the data came from and how it was partitioned and split; written to files as JSON."""
     unsplit: UnsplitData | None = None
-    """What other folds are cut from; none if the splits were ready-made."""
+    """The data from which other folds are made; none if the splits were given."""
     central: Pair | None = None
-    """A test set ``(x, y)`` that is no client's, such as MNIST's official one, if there is one."""
+    """A test set ``(x, y)`` that belongs to no client, such as MNIST's official one."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -99,17 +99,17 @@ class Federation:
         """
         if self.unsplit is None:
             raise GlocalError("this federation came with its splits, so it has no other folds.")
-        # What is the same in every fold is already in place.
-        made = replace(_cut(self.unsplit, integer(r, "the fold", 0)), central=self.central)
+        # What is the same in every fold is not copied to the device again.
+        fold = replace(_split(self.unsplit, integer(r, "the fold", 0)), central=self.central)
         if self.unsplit.numeric is None:
-            made = replace(made, x=self.x)
-        return made.to(self.x.device)
+            fold = replace(fold, x=self.x)
+        return fold.to(self.x.device)
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the data and its splits: equal for federations that train alike.
+        """SHA-256 of the data and its splits: equal for federations that train the same way.
 
-        The central test set is not in it, as nobody trains on that.
+        The central test set is not part of it, because no client trains on it.
         """
         digest = hashlib.sha256()
         tensors = [self.x, self.y, self.y_train]
@@ -137,25 +137,26 @@ def federation(
 ) -> Federation:
     """A federation from your own data.
 
-    Either arrays (tensors, numpy arrays, lists): features ``x``, one label a row in ``y``. Or a
-    table (a DataFrame or a dict of columns) as ``x``, with the name of the label column as ``y``
-    and that of the client column as ``clients``; all other columns are features, words one-hot.
+    Pass either arrays (tensors, numpy arrays, lists), with features ``x`` and one label per row in
+    ``y``; or a table (a DataFrame or a dict of columns) as ``x``, with the name of the label column
+    as ``y`` and that of the client column as ``clients``. All other columns are features, and text
+    columns become one-hot.
 
     Args:
         x: features; integers (int16 and wider) are token ids, so give floats for features.
-        y: labels 0, 1, …, or words, which are numbered in order (see ``describe["labels"]``); a
-            column [n, 1] is as good as [n].
+        y: labels 0, 1, …, or text, which is numbered in order (see ``describe["labels"]``); a
+            column [n, 1] works like [n].
         clients: one id for each row; or how many clients, with a ``partition``.
         split: the shares of training, validation and test, of every client.
         seed: of the partition, the splits and the transforms.
-        partition: how to deal rows among clients, such as ``"dirichlet(0.3)"`` or, for a table,
+        partition: how rows are assigned to clients, such as ``"dirichlet(0.3)"`` or, for a table,
             ``"by(region)"``.
         classes: how many there are, if not all are in the data.
         name: for records.
         transforms: of chosen clients, such as ``"rotate(90, clients=5)"``.
         scale: whether a table's numbers are standardised with their mean and standard deviation
             over all clients' training rows. That is the one statistic that clients share.
-        central: features and labels of a test set that is no client's (not with a table).
+        central: features and labels of a test set that belongs to no client (not with a table).
     """
     shares = check.shares(split)
     seed = integer(seed, "the seed", 0)
@@ -174,8 +175,8 @@ def federation(
     if columns is None:
         inputs = check.features(x)
     else:
-        left = {c: v for c, v in columns.items() if c not in used}
-        inputs, are_numbers, extra["features"], extra["categories"] = table.encode(left)
+        feature_columns = {c: v for c, v in columns.items() if c not in used}
+        inputs, are_numbers, extra["features"], extra["categories"] = table.encode(feature_columns)
         extra["scaled"] = scale
         numeric = are_numbers if scale and are_numbers.any() else None
         inputs = inputs.float() if numeric is None else inputs
@@ -193,24 +194,24 @@ def federation(
             raise GlocalError("central= goes with arrays and labels in numbers, not with a table.")
         central = check.central(central, inputs, classes)
         extra["central"] = len(central[0])
-    dealt = _deal(labels, clients, partition, seed, columns)
+    assignment = _assign(labels, clients, partition, seed, columns)
     data = UnsplitData(
         x=inputs,
         y=labels,
-        seen=labels,
+        y_train=labels,
         classes=classes,
-        names=dealt.names,
-        rows=dealt.rows,
+        names=assignment.names,
+        rows=assignment.rows,
         shares=shares,
         seed=seed,
-        label_shift_only=dealt.label_shift_only,
+        label_shift_only=assignment.label_shift_only,
         describe={
             "data": name,
             "n": len(labels),
             "classes": classes,
-            "clients": len(dealt.names),
+            "clients": len(assignment.names),
             "partition": partition or "own ids",
-            "leftovers": len(dealt.leftovers),
+            "leftovers": len(assignment.leftovers),
             "split": list(shares),
             "seed": seed,
             "transforms": [],
@@ -219,13 +220,13 @@ def federation(
         numeric=numeric,
         central=central,
     )
-    return _cut(apply(data, transforms), 0)
+    return _split(apply(data, transforms), 0)
 
 
-def _deal(
+def _assign(
     y: Tensor, clients: Any, spec: str | None, seed: int, columns: dict[str, check.Array] | None
 ) -> Partition:
-    """Whose each row is: by the ids given, or as the partition says."""
+    """The rows of each client, by the ids given or as the partition says."""
     count = isinstance(clients, numbers.Integral)
     if spec is not None:
         if isinstance(clients, Iterable):
@@ -233,17 +234,17 @@ def _deal(
         return make(spec, y, clients, seed, columns)
     if clients is None or count:
         raise GlocalError(
-            "nothing says which rows are whose: give one id for each row in clients=, or a number "
-            'of clients and a partition such as "dirichlet(0.3)".'
+            "the clients of the rows are missing: give one id for each row in clients=, or a "
+            'number of clients and a partition such as "dirichlet(0.3)".'
         )
     return natural(clients, len(y))
 
 
-def _cut(data: UnsplitData, fold: int) -> Federation:
+def _split(data: UnsplitData, fold: int) -> Federation:
     """One fold of the data."""
-    train, val, test = cut(data.rows, strata(data.y), data.shares, data.seed, fold)
+    train, val, test = split_clients(data.rows, strata(data.y), data.shares, data.seed, fold)
     y_train = data.y.clone()
-    y_train[train.rows] = data.seen[train.rows]
+    y_train[train.rows] = data.y_train[train.rows]
     x = data.x if data.numeric is None else standardise(data.x, data.numeric, train.rows)
     return Federation(
         x=x,

@@ -34,9 +34,9 @@ def load(
         name: one of :func:`list_datasets`, such as ``mnist`` or ``mnist(examples=6000)``, or a
             path. A ``.csv`` has a header; an ``.npz`` has the arrays ``x`` and ``y``, and
             ``client`` if the data has clients of its own.
-        clients: how many, where a partition deals the rows.
-        partition: how to deal them. None is the data's own clients, in any number, where it has
-            some, and else ``dirichlet(0.3)``.
+        clients: the number of clients of a partition.
+        partition: how rows are assigned to clients. By default these are the data's own clients, in
+            any number, if it has some, and else ``dirichlet(0.3)``.
         split: the shares of training, validation and test, of every client.
         seed: of the partition, the splits and the transforms.
         transforms: of chosen clients, such as ``"rotate(90, clients=5)"``.

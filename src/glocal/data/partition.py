@@ -1,6 +1,6 @@
-"""Partitions: whose each row of a data set is, as a spec says or as the data came.
+"""Partitions: which client each row of a data set belongs to, by a spec or by given client ids.
 
-A partition is spelt as a call: ``"iid"``, ``"dirichlet(0.3)"``, ``"by(region)"``.
+A spec is written as a call: ``"iid"``, ``"dirichlet(0.3)"``, ``"by(region)"``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from glocal.data.unsplit import check_counts
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """The rows of each client, ascending; the rows of none; and what sets the clients apart."""
+    """The rows of each client, ascending, and the rows that belong to none."""
 
     rows: Split
     leftovers: Tensor
     label_shift_only: bool
-    """Whether clients differ in label shares or size alone: then a pooled test set can judge."""
+    """Whether clients differ only in label shares or size: then the pooled test set is valid."""
     names: tuple[str, ...]
 
     @property
@@ -47,13 +47,13 @@ def make(
     seed: int,
     columns: Mapping[str, Any] | None = None,
 ) -> Partition:
-    """Deals rows with the labels ``y`` as ``spec`` says.
+    """Assign rows with the labels ``y`` to clients, as ``spec`` says.
 
     Args:
         spec: the partition, such as ``"dirichlet(0.3)"``.
         y: the label of each row.
         clients: how many clients; ``by`` makes as many as its column has values.
-        seed: the same seed deals the same.
+        seed: the same seed gives the same partition.
         columns: of the table, for ``by``.
     """
     labels = torch.as_tensor(y).cpu()
@@ -74,7 +74,7 @@ def make(
 
 
 def natural(ids: Any, rows: int) -> Partition:
-    """The clients that the data came from, from one id for each row."""
+    """The partition into given clients, from one id for each row."""
     return _collect(*check.owners(ids, rows), label_shift_only=False)
 
 
@@ -90,12 +90,12 @@ def _collect(owner: Tensor, names: tuple[str, ...], label_shift_only: bool) -> P
 
 
 def list_partitions() -> dict[str, str]:
-    """Every partition by name, with a line about it."""
+    """List every partition by name, with a line about it."""
     return {name: first_line(f) for name, f in [*PARTITIONS.items(), ("by", by)]}
 
 
 def column_of(spec: str | None) -> str | None:
-    """The column that names the clients, if the partition is ``by`` one."""
+    """The column of a partition ``by(column)``, else None."""
     if spec is None:
         return None
     if isinstance(spec, str) and not spec.strip():

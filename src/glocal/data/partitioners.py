@@ -1,7 +1,7 @@
-"""Ways to deal the rows of a data set among K clients.
+"""Partitioners: functions that assign the rows of a data set to K clients.
 
-Each is a function from labels to the owner of every row, so two clients cannot share a row; a row
-that nobody gets has the owner −1. ``gen`` is seeded by the caller, and nothing else is random.
+Each maps labels to the owner of every row, so two clients cannot share a row. A row that belongs to
+no client has the owner −1. ``gen`` is seeded by the caller, and nothing else is random.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from glocal.core.validation import integer, real
 Ints = npt.NDArray[np.int64]
 
 LEAST = 3
-"""What a client needs to be cut into training, validation and test."""
+"""The examples that a client needs for training, validation and test."""
 
 DRAWS = 1000
-"""How often ``dirichlet`` draws before it gives up."""
+"""The number of draws after which ``dirichlet`` gives up."""
 
 
 def iid(y: Ints, clients: int, gen: np.random.Generator, /) -> Ints:
-    """Shuffled and dealt out evenly."""
+    """Rows are assigned at random, in equal numbers."""
     return gen.permutation(np.arange(len(y)) % clients)
 
 
 def shards(y: Ints, clients: int, gen: np.random.Generator, /, s: int = 2) -> Ints:
-    """Sorted by label and cut into s·K nearly equal shards, s of them a client.
+    """Rows are sorted by label and cut into s·K nearly equal shards, s of them per client.
 
     McMahan, Moore, Ramage, Hampson, Agüera y Arcas: *Communication-efficient learning of deep
     networks from decentralized data*, AISTATS 2017.
@@ -46,7 +46,7 @@ def shards(y: Ints, clients: int, gen: np.random.Generator, /, s: int = 2) -> In
 
 
 def classes(y: Ints, clients: int, gen: np.random.Generator, /, s: int) -> Ints:
-    """At most s classes a client: each class is cut into s·K/C shards, and a client draws s.
+    """At most s classes per client: each class is cut into s·K/C shards, and a client draws s.
 
     Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency: *Think locally, act globally:
     federated learning with local and global representations*, 2020.
@@ -62,25 +62,20 @@ def classes(y: Ints, clients: int, gen: np.random.Generator, /, s: int) -> Ints:
     drawn = gen.permutation(np.repeat(np.arange(C), cuts))
     owner = np.full(len(y), -1, np.int64)
     for c in cuts.nonzero()[0]:
-        mine = gen.permutation((label == c).nonzero()[0])
+        rows = gen.permutation((label == c).nonzero()[0])
         holder = (drawn == c).nonzero()[0] // s
-        owner[mine] = holder[np.arange(len(mine)) * cuts[c] // len(mine)]
+        owner[rows] = holder[np.arange(len(rows)) * cuts[c] // len(rows)]
     return owner
 
 
 def dirichlet(
-    y: Ints,
-    clients: int,
-    gen: np.random.Generator,
-    /,
-    a: float,
-    min: int | None = None,
+    y: Ints, clients: int, gen: np.random.Generator, /, a: float, min: int | None = None
 ) -> Ints:
     """For each class, the clients' shares of it are drawn from Dirichlet(a, …, a).
 
     Shares are drawn again until every client has ``min`` examples. Left out, it is 10, or a fifth
     of the mean where that is less; where no draw manages that, the draw whose smallest client is
-    largest is kept, if that client has the 3 examples it takes to be cut.
+    largest is kept, if that client has the 3 examples that its splits need.
     """
     alpha = _concentration(a, clients)
     wanted = _fewest(min, len(y), clients)
@@ -104,18 +99,18 @@ def dirichlet(
         )
     owner = np.empty(len(y), np.int64)
     for c in range(len(present)):
-        mine = gen.permutation((label == c).nonzero()[0])
-        owner[mine] = np.searchsorted(ends[c], np.arange(len(mine)), side="right")
+        rows = gen.permutation((label == c).nonzero()[0])
+        owner[rows] = np.searchsorted(ends[c], np.arange(len(rows)), side="right")
     return owner
 
 
 def dirichlet_clients(y: Ints, clients: int, gen: np.random.Generator, /, a: float) -> Ints:
     """For each client, its class shares are drawn from Dirichlet(a, …, a); sizes are equal.
 
-    Clients take their examples one after the other, without replacement. What a client wants of a
-    class that has run out it draws again from its shares of the classes that are left; if it has no
-    share in any of those, in proportion to what is left. So the last clients get nearer to what the
-    others did not want. Where K does not divide n, the first clients have one example more.
+    Clients draw their examples one after the other, without replacement. Where a class has run out,
+    the client draws again from its shares of the classes that are left or, if it has no share in
+    any of those, in proportion to what is left. So the shares of the last clients are nearer to
+    those of the leftover examples. Where K does not divide n, the first clients have one more.
     """
     present, label = np.unique(y, return_inverse=True)
     alpha = _concentration(a, len(present))
@@ -143,12 +138,7 @@ def dirichlet_clients(y: Ints, clients: int, gen: np.random.Generator, /, a: flo
 
 
 def quantity(
-    y: Ints,
-    clients: int,
-    gen: np.random.Generator,
-    /,
-    a: float,
-    min: int | None = None,
+    y: Ints, clients: int, gen: np.random.Generator, /, a: float, min: int | None = None
 ) -> Ints:
     """Clients differ in size alone, with shares of all rows drawn from Dirichlet(a, …, a).
 
@@ -172,7 +162,7 @@ def _concentration(a: float, length: int) -> npt.NDArray[np.float64]:
 
 
 def _fewest(fewest: int | None, n: int, clients: int) -> int:
-    """What ``min`` means."""
+    """The value of ``min``, or its default."""
     if fewest is None:
         return max(LEAST, min(10, n // (5 * clients)))
     return integer(fewest, "min", LEAST, n // clients)

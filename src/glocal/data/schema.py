@@ -1,9 +1,9 @@
-"""What an example looks like: all that a server must know to make examples itself.
+"""The schema of an example: what a server must know to generate examples.
 
-It is the schema that everybody agreed on beforehand: image size, columns, number of classes. Of a
-table that was read here, the words of a category are those that occur at some client, and numbers
-are standardised with the mean and standard deviation over all clients' training data: both are
-found without any protection, and :mod:`glocal.slots.privacy` does not count them.
+All participants agree on it beforehand: image size, columns, number of classes. For a table, the
+categories of a column are those that occur at any client, and numbers are standardised with the
+mean and standard deviation over all clients' training data. Both are computed without protection,
+and :mod:`glocal.slots.privacy` does not account for them.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from glocal.data.federation import Federation
 
 @dataclass(frozen=True)
 class Schema:
-    """Shape of an example, number of classes, and which columns of a table belong together."""
+    """The shape of an example, the number of classes, and the one-hot columns of a table."""
 
     shape: tuple[int, ...]
     classes: int
     categories: tuple[tuple[int, int], ...] = ()
-    """From where to where (exclusive) each category's one-hot columns are."""
+    """The first and last (exclusive) of each category's one-hot columns."""
     numbers: bool = True
-    """Whether inputs are numbers; if not, token ids, or labels are sequences."""
+    """Whether inputs are numbers with one label each; if not, they are token ids or sequences."""
 
     @classmethod
     def of(cls, fed: Federation) -> Schema:
         """The schema of a federation."""
         shape = tuple(int(size) for size in fed.x.shape[1:])
         numbers = fed.x.is_floating_point() and fed.y.dim() == 1
-        found = fed.describe.get("categories", ())
-        return cls(shape, fed.classes, tuple((begin, end) for begin, end in found), numbers)
+        categories = tuple((begin, end) for begin, end in fed.describe.get("categories", ()))
+        return cls(shape, fed.classes, categories, numbers)
 
     @property
     def images(self) -> bool:
@@ -39,11 +39,11 @@ class Schema:
         return len(self.shape) == 3
 
 
-def numeric_schema(inputs: Schema | None, who: str) -> Schema:
-    """The schema; refuses where there is none, or examples are not numbers."""
-    if inputs is None or not inputs.numbers:
+def numeric_schema(schema: Schema | None, name: str) -> Schema:
+    """The schema, if examples are numbers; else an error about the method of that name."""
+    if schema is None or not schema.numbers:
         raise GlocalError(
-            f"{who} makes examples out of numbers, one label each, and these are sequences of "
+            f"{name} generates examples of numbers with one label each, and these are sequences of "
             "tokens: give it images or a table."
         )
-    return inputs
+    return schema

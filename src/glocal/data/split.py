@@ -1,4 +1,4 @@
-"""How the examples of each client are cut into training, validation and test.
+"""How the examples of each client are split into training, validation and test.
 
 Each client's examples are laid on a circle in a *stratified systematic* order. The ``n_c`` examples
 of a class are permuted, and the ``j``-th gets the position ``(j + u_c) / n_c``, with one random
@@ -44,12 +44,12 @@ class Split:
         return self.rows[int(self.start[client]) : int(self.start[client + 1])]
 
     def to(self, device: torch.device | str) -> Split:
-        """The same on another device."""
+        """The same split on another device."""
         return Split(self.rows.to(device), self.start.to(device))
 
 
 def keyed(seed: int, purpose: str) -> Tensor:
-    """The key of one purpose, so that what is drawn for one never moves with another."""
+    """The key of one purpose: draws for one purpose never depend on those for another."""
     return rng.fold(rng.key(seed), zlib.crc32(purpose.encode()))
 
 
@@ -75,16 +75,16 @@ def circle(clients: Split, strata: Tensor, seed: int, cycle: Tensor) -> Tensor:
         cycle: for each client, how often its circle has been used up.
     """
     K, n = len(clients), len(clients.rows)
-    who = torch.repeat_interleave(torch.arange(K), clients.counts())
-    kind = strata[clients.rows]
+    client = torch.repeat_interleave(torch.arange(K), clients.counts())
+    stratum = strata[clients.rows]
 
     # Bring each (client, class) together, and permute within it by random words.
-    group = who * (int(strata.max()) + 1) + kind
+    group = client * (int(strata.max()) + 1) + stratum
     order = torch.argsort(group, stable=True)
     _, group, size = torch.unique_consecutive(group[order], return_inverse=True, return_counts=True)
     j = torch.arange(n) - (size.cumsum(0) - size)[group]
     client_key = rng.fold(rng.fold(keyed(seed, "split"), cycle), torch.arange(K))
-    key = rng.fold(client_key[who[order]], kind[order])
+    key = rng.fold(client_key[client[order]], stratum[order])
     words = rng.bits(rng.fold(rng.fold(key, 0), j), 1).squeeze(-1)
     by_word = torch.argsort(words, stable=True)
     order = order[by_word[torch.argsort(group[by_word], stable=True)]]
@@ -93,11 +93,11 @@ def circle(clients: Split, strata: Tensor, seed: int, cycle: Tensor) -> Tensor:
     u = rng.uniform(rng.fold(key, 1), ()).double()
     by_position = torch.argsort((j + u) / size[group], stable=True)
     order = order[by_position]
-    return clients.rows[order[torch.argsort(who[order], stable=True)]]
+    return clients.rows[order[torch.argsort(client[order], stable=True)]]
 
 
 def arcs(counts: Tensor, shares: Shares) -> tuple[Tensor, Tensor]:
-    """How many test and validation examples each client has; at least one, and one for training.
+    """The numbers of test and validation examples of each client, which leave one for training.
 
     A test arc is rounded down where ``⌊1 / test share⌋`` of them would not fit on the circle.
     """
@@ -109,10 +109,10 @@ def arcs(counts: Tensor, shares: Shares) -> tuple[Tensor, Tensor]:
     return test, val.clamp(min=1).minimum(counts - test - 1)
 
 
-def cut(
+def split_clients(
     clients: Split, strata: Tensor, shares: Shares, seed: int, fold: int
 ) -> tuple[Split, Split, Split]:
-    """Training, validation and test of the ``fold``-th split; every client has three rows or more.
+    """The training, validation and test rows of a fold; every client has at least three rows.
 
     Args:
         clients: the rows of each client.
@@ -126,12 +126,12 @@ def cut(
     lap = counts // n_test
     rows = circle(clients, strata, seed, fold // lap)
 
-    who = torch.repeat_interleave(torch.arange(len(clients)), counts)
+    client = torch.repeat_interleave(torch.arange(len(clients)), counts)
     begin = clients.start[:-1]
-    step = torch.arange(len(rows)) - begin[who]
-    rows = rows[begin[who] + (step + (fold % lap * n_test)[who]) % counts[who]]
-    in_test = step < n_test[who]
-    in_train = step >= (n_test + n_val)[who]
+    step = torch.arange(len(rows)) - begin[client]
+    rows = rows[begin[client] + (step + (fold % lap * n_test)[client]) % counts[client]]
+    in_test = step < n_test[client]
+    in_train = step >= (n_test + n_val)[client]
     return (
         from_counts(rows[in_train], counts - n_test - n_val),
         from_counts(rows[~in_test & ~in_train], n_val),

@@ -1,9 +1,10 @@
 """Changes to the data of chosen clients: rotated images, noisy labels.
 
-A transform is spelt ``"rotate(90, clients=5)"`` or made by a function of that name. ``clients`` is
+A transform is written ``"rotate(90, clients=5)"`` or made by the function of that name; ``clients``
+is
 
-- an integer: that many clients, drawn by the seed. All transforms draw from one order, so
-  fewer clients are always among more;
+- an integer: that many clients, drawn from the seed. All transforms draw from one order, so the
+  clients of a smaller number are always among those of a larger one;
 - a share in (0, 1]: ``0.5`` is half of them;
 - a list of indices and names, in a spec ``only(0, 3, berlin)``;
 - left out: all of them.
@@ -25,23 +26,23 @@ from glocal.core.validation import check_call, integer, real
 from glocal.data.split import keyed
 from glocal.data.unsplit import UnsplitData
 
-Who = int | float | str | Call | Sequence[int | str] | None
-"""Which clients."""
+Clients = int | float | str | Call | Sequence[int | str] | None
+"""The values of ``clients``."""
 
 
 @dataclass(frozen=True)
 class Transform:
-    """A change to a federation that is not cut yet, and how it is spelt."""
+    """A change to data that is not split yet, and its spec."""
 
     spec: str
     apply: Callable[[UnsplitData], UnsplitData]
 
 
-def rotate(degrees: float, clients: Who = None) -> Transform:
-    """Images turned anticlockwise, in training, validation and test alike.
+def rotate(degrees: float, clients: Clients = None) -> Transform:
+    """Rotate images anticlockwise, in training, validation and test.
 
-    Multiples of 90° are exact; other angles are bilinear, with zeros where the corners were. Those
-    clients' inputs now differ, so the pooled test set is no longer a valid judge.
+    Multiples of 90° are exact; other angles are bilinear, with zeros where the corners were. The
+    clients' inputs then differ, so the pooled test set is no longer valid.
     """
     angle = real(degrees, "the angle in degrees") % 360
 
@@ -55,18 +56,18 @@ def rotate(degrees: float, clients: Who = None) -> Transform:
             raise GlocalError("rotate needs square images, except by 180 degrees: pad them first.")
         rows = _rows(data, clients)
         x = data.x.clone()
-        x[rows] = turned(x[rows], angle)
+        x[rows] = rotated(x[rows], angle)
         return replace(data, x=x, label_shift_only=False)
 
     return Transform(_spell("rotate", degrees, clients), apply)
 
 
-def turned(x: Tensor, angle: float) -> Tensor:
-    """Images turned anticlockwise by an angle in degrees."""
+def rotated(x: Tensor, angle: float) -> Tensor:
+    """Images rotated anticlockwise by an angle in degrees."""
     if angle % 90 == 0:
         return torch.rot90(x, int(angle // 90), (-2, -1))
     images = x if x.dim() == 4 else x[:, None]
-    # The grid says where each target pixel comes from, with y downwards: the inverse turn.
+    # The grid says where each target pixel comes from, with y downwards: the inverse rotation.
     a = torch.deg2rad(torch.tensor(angle, dtype=torch.float64)).to(x)
     zero = torch.zeros_like(a)
     matrix = torch.stack([a.cos(), -a.sin(), zero, a.sin(), a.cos(), zero]).view(1, 2, 3)
@@ -74,12 +75,12 @@ def turned(x: Tensor, angle: float) -> Tensor:
     return grid_sample(images, grid, align_corners=False).view_as(x)
 
 
-def pair_noise(rate: float, clients: Who = None) -> Transform:
+def pair_noise(rate: float, clients: Clients = None) -> Transform:
     """Training labels: class c becomes c+1 (the last becomes 0) with probability ``rate``."""
     return _noise("pair-noise", rate, clients, lambda y, key, C: (y + 1) % C)
 
 
-def symmetric_noise(rate: float, clients: Who = None) -> Transform:
+def symmetric_noise(rate: float, clients: Clients = None) -> Transform:
     """Training labels: each other class with probability ``rate`` / (C − 1)."""
 
     def other(y: Tensor, key: Tensor, C: int) -> Tensor:
@@ -96,7 +97,7 @@ TRANSFORMS: dict[str, Callable[..., Transform]] = {
 
 
 def parse(spec: str) -> Transform:
-    """The transform that a spec spells."""
+    """The transform of a spec."""
     name, args, kwargs = parse_call(spec)
     if name not in TRANSFORMS:
         raise unknown("transform", name, TRANSFORMS)
@@ -104,66 +105,66 @@ def parse(spec: str) -> Transform:
     return replace(TRANSFORMS[name](*args, **kwargs), spec=spec)
 
 
-def apply(data: UnsplitData, changes: Iterable[str | Transform]) -> UnsplitData:
-    """One transform after the other, each recorded in ``describe``."""
-    if isinstance(changes, str | Transform):
-        changes = [changes]
-    given = list(changes) if isinstance(changes, Iterable) else [changes]
-    if not all(isinstance(change, str | Transform) for change in given):
+def apply(data: UnsplitData, transforms: Iterable[str | Transform]) -> UnsplitData:
+    """Apply the transforms one after the other, and record each in ``describe``."""
+    if isinstance(transforms, str | Transform):
+        transforms = [transforms]
+    given = list(transforms) if isinstance(transforms, Iterable) else [transforms]
+    if not all(isinstance(each, str | Transform) for each in given):
         raise GlocalError(
-            f"transforms={shown(changes)} should be a list of texts, such as "
+            f"transforms={shown(transforms)} should be a list of texts, such as "
             "['rotate(90, clients=5)']."
         )
-    for change in given:
-        made = parse(change) if isinstance(change, str) else change
-        done = [*data.describe.get("transforms", []), made.spec]
-        data = replace(made.apply(data), describe={**data.describe, "transforms": done})
+    for each in given:
+        transform = parse(each) if isinstance(each, str) else each
+        applied = [*data.describe.get("transforms", []), transform.spec]
+        data = replace(transform.apply(data), describe={**data.describe, "transforms": applied})
     return data
 
 
-def chosen(who: Who, names: Sequence[str], seed: int) -> list[int]:
-    """The indices of the clients that ``who`` means, ascending."""
+def chosen(clients: Clients, names: Sequence[str], seed: int) -> list[int]:
+    """The indices of the clients that ``clients`` stands for, ascending."""
     K = len(names)
-    if who is None:
+    if clients is None:
         return list(range(K))
-    if isinstance(who, Call):
-        if who.name != "only" or who.kwargs:
+    if isinstance(clients, Call):
+        if clients.name != "only" or clients.kwargs:
             raise GlocalError(
                 "clients= takes a number, a share, or only(…) with indices and names."
             )
-        if not who.args:
-            raise GlocalError("clients=only() names nobody: give indices or names.")
-        who = [v if isinstance(v, int) else str(v) for v in who.args]
-    if isinstance(who, str):
-        who = [who]
-    if isinstance(who, int | float):
-        if isinstance(who, float):
-            if not 0 < who <= 1:
-                raise GlocalError(f"clients={who} should be a share in (0, 1] or an integer.")
-            who = max(1, round(who * K))
-        count = integer(who, "clients=", 1, K)
+        if not clients.args:
+            raise GlocalError("clients=only() names no client: give indices or names.")
+        clients = [v if isinstance(v, int) else str(v) for v in clients.args]
+    if isinstance(clients, str):
+        clients = [clients]
+    if isinstance(clients, int | float):
+        if isinstance(clients, float):
+            if not 0 < clients <= 1:
+                raise GlocalError(f"clients={clients} should be a share in (0, 1] or an integer.")
+            clients = max(1, round(clients * K))
+        count = integer(clients, "clients=", 1, K)
         return sorted(rng.permutation(keyed(seed, "transformed clients"), K)[:count].tolist())
     index = {name: k for k, name in enumerate(names)}
-    out = set()
-    for one in who:
-        if isinstance(one, str):
-            if one not in index:
-                raise unknown("client", one, names)
-            out.add(index[one])
+    indices = set()
+    for client in clients:
+        if isinstance(client, str):
+            if client not in index:
+                raise unknown("client", client, names)
+            indices.add(index[client])
         else:
-            out.add(integer(one, "the index of a client", 0, K - 1))
-    return sorted(out)
+            indices.add(integer(client, "the index of a client", 0, K - 1))
+    return sorted(indices)
 
 
-def _rows(data: UnsplitData, who: Who) -> Tensor:
+def _rows(data: UnsplitData, clients: Clients) -> Tensor:
     """The rows of the chosen clients."""
-    return torch.cat([data.rows.of(k) for k in chosen(who, data.names, data.seed)])
+    return torch.cat([data.rows.of(k) for k in chosen(clients, data.names, data.seed)])
 
 
 def _noise(
-    name: str, rate: float, clients: Who, flip: Callable[[Tensor, Tensor, int], Tensor]
+    name: str, rate: float, clients: Clients, flip: Callable[[Tensor, Tensor, int], Tensor]
 ) -> Transform:
-    """Labels as training sees them, flipped with probability ``rate``.
+    """Flip training labels with probability ``rate``.
 
     The draw is keyed by row, so a row has the same noise in every fold that trains on it, and rows
     flipped at one rate are among those flipped at a higher one.
@@ -173,19 +174,19 @@ def _noise(
 
     def apply(data: UnsplitData) -> UnsplitData:
         rows = _rows(data, clients)
-        y = data.seen[rows]
-        # Noise of one kind twice is two draws, so the place in the list is part of the key.
-        place = len(data.describe.get("transforms", []))
-        key = rng.fold(keyed(data.seed, f"{name} {place}"), rows)
+        y = data.y_train[rows]
+        # The same noise twice is two draws, so the position in the list is part of the key.
+        position = len(data.describe.get("transforms", []))
+        key = rng.fold(keyed(data.seed, f"{name} {position}"), rows)
         flipped = rng.uniform(rng.fold(key, 0), y.shape[1:]) < rate
-        seen = data.seen.clone()
-        seen[rows] = torch.where(flipped, flip(y, rng.fold(key, 1), data.classes), y)
-        return replace(data, seen=seen)
+        y_train = data.y_train.clone()
+        y_train[rows] = torch.where(flipped, flip(y, rng.fold(key, 1), data.classes), y)
+        return replace(data, y_train=y_train)
 
     return Transform(_spell(name, rate, clients), apply)
 
 
-def _spell(name: str, value: float, clients: Who) -> str:
+def _spell(name: str, value: float, clients: Clients) -> str:
     if isinstance(clients, Sequence) and not isinstance(clients, str):
         clients = f"only({', '.join(str(c) for c in clients)})"
     return f"{name}({value:g})" if clients is None else f"{name}({value:g}, clients={clients})"

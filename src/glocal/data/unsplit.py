@@ -1,4 +1,4 @@
-"""Clients' data before it is cut: what all folds of a federation have in common."""
+"""Clients' data before it is split: what all folds of a federation have in common."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from glocal.data.split import Shares, Split
 
 @dataclass(frozen=True, eq=False)
 class UnsplitData:
-    """Every row of the data, whose it is, and how it is going to be cut. Transforms change this."""
+    """All rows, their clients, and the shares of the splits. Transforms change this."""
 
     x: Tensor
     y: Tensor
-    seen: Tensor
-    """The label a row has if it is used in training (label noise)."""
+    y_train: Tensor
+    """The label of each row if the row is used in training (label noise)."""
     classes: int
     names: tuple[str, ...]
     rows: Split
@@ -31,16 +31,16 @@ class UnsplitData:
     numeric: Tensor | None = None
     """The columns of ``x`` to standardise over the training rows, a fold at a time."""
     central: tuple[Tensor, Tensor] | None = None
-    """A test set that is no client's. Transforms leave it as it is."""
+    """A test set that belongs to no client. Transforms do not change it."""
 
 
 def strata(y: Tensor) -> Tensor:
-    """What is kept in proportion when a client is cut: classes, or nothing for sequence labels."""
+    """The classes to keep in proportion in every split; none for sequence labels."""
     return y if y.dim() == 1 else torch.zeros(len(y), dtype=torch.int64)
 
 
 def check_counts(names: tuple[str, ...], counts: Tensor) -> None:
-    """Raises unless every client can be cut into three."""
+    """Raise unless every client can have training, validation and test examples."""
     small = (counts < 3).nonzero().flatten().tolist()
     if small:
         n = int(counts[small[0]])

@@ -1,4 +1,4 @@
-"""Features, labels, client ids and shares, as a user gives them, made into what a federation holds.
+"""Validation of features, labels, client ids and shares, and their conversion to tensors.
 
 Each function raises a :class:`GlocalError` that names the row and the remedy. Rows count from 0.
 """
@@ -47,13 +47,13 @@ def as_array(values: Any, what: str) -> Array:
 def as_floats(array: Array) -> Array:
     """An array of Python's numbers as float64; what is out of range becomes infinite."""
 
-    def one(number: Any) -> float:
+    def as_float(number: Any) -> float:
         try:
             return float(number)
         except OverflowError:
             return math.inf
 
-    return np.array([one(v) for v in array.flat], np.float64).reshape(array.shape)
+    return np.array([as_float(v) for v in array.flat], np.float64).reshape(array.shape)
 
 
 def missing(value: Any) -> bool:
@@ -133,7 +133,7 @@ def labels(y: Any, classes: int | None) -> tuple[Tensor, int, dict[str, int] | N
         known, array = np.unique(words, return_inverse=True)
         array = array.reshape(words.shape)
         codes = {str(word): code for code, word in enumerate(known)}
-    numbered = _whole_labels(array, classes)
+    numbered = _integer_labels(array, classes)
     distinct = len(torch.unique(numbered))
     if distinct < 2:
         raise GlocalError(
@@ -143,7 +143,7 @@ def labels(y: Any, classes: int | None) -> tuple[Tensor, int, dict[str, int] | N
 
 
 def central(pair: tuple[Any, Any], x: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """A test set that is no client's: the same features as ``x``, the same classes."""
+    """Validate a test set that belongs to no client: its features and classes are those of ``x``."""
     try:
         inputs, targets = pair
     except (TypeError, ValueError):
@@ -160,15 +160,15 @@ def central(pair: tuple[Any, Any], x: Tensor, classes: int) -> tuple[Tensor, Ten
         )
     if array.dtype.kind not in "biuf":
         raise GlocalError("the labels of central= should be numbers, as those of y then are, too.")
-    return inputs, _whole_labels(array, classes)
+    return inputs, _integer_labels(array, classes)
 
 
-def _whole_labels(array: Array, classes: int | None) -> Tensor:
+def _integer_labels(array: Array, classes: int | None) -> Tensor:
     """Labels as int64, each an integer in [0, classes)."""
     if classes is not None:
         integer(classes, "classes", 2, MOST_CLASSES)
 
-    def refuse(bad: Array, why: str) -> None:
+    def reject(bad: Array, why: str) -> None:
         if bad.any():
             where = tuple(int(i[0]) for i in bad.nonzero())
             raise GlocalError(f"labels out of range: row {where[0]} has {array[where]}, {why}.")
@@ -178,11 +178,11 @@ def _whole_labels(array: Array, classes: int | None) -> Tensor:
         if np.isnan(array).any():
             row = int(np.isnan(array).nonzero()[0][0])
             raise GlocalError(f"row {row} has no label: fill it in or leave the row out.")
-        refuse(~np.isfinite(array) | (array != np.floor(array)), wanted)
-    refuse(array < 0, wanted)
+        reject(~np.isfinite(array) | (array != np.floor(array)), wanted)
+    reject(array < 0, wanted)
     if classes is not None:
-        refuse(array >= classes, f"but classes={classes}, so labels run from 0 to {classes - 1}")
-    refuse(
+        reject(array >= classes, f"but classes={classes}, so labels run from 0 to {classes - 1}")
+    reject(
         array >= MOST_CLASSES,
         f"and classes are numbered from 0 to {MOST_CLASSES - 1} at most; give labels as words to "
         "have them numbered",
@@ -231,7 +231,7 @@ def _is_no_id(value: Any) -> bool:
 
 
 def _check_names(known: Sequence[Any]) -> None:
-    """Raises where a client's name could not be written to a file."""
+    """Raise if a client's name cannot be written to a file."""
     for name in known:
         try:
             str(name).encode()
@@ -249,7 +249,7 @@ def shares(split: Any) -> Shares:
     if len(three) != 3 or not numeric or not all(s > 0 for s in three):
         raise GlocalError(
             f"split={shown(given)} should be three positive shares, of training, validation and "
-            "test, such as (0.7, 0.1, 0.2): everybody is judged on data of its own."
+            "test, such as (0.7, 0.1, 0.2): every client is evaluated on its own data."
         )
     if abs(math.fsum(three) - 1) > 1e-6:
         raise GlocalError(f"split={three} sums to {math.fsum(three):g}: make it sum to 1.")

@@ -1,8 +1,8 @@
-"""Layers that train the same one client at a time and under ``torch.func.vmap``.
+"""Layers that give the same results for one client at a time and under ``torch.func.vmap``.
 
 Some of torch's layers draw from a global generator (dropout), keep state between batches (batch and
 spectral norm) or have no batching rule (LSTM). The layers here are pure functions of parameters,
-input and key. :func:`check` names what a model has to change, :func:`convert` changes it.
+input and key; :mod:`glocal.nn.compat` replaces torch's layers by them.
 
 - Dropout: Srivastava et al., *Dropout: a simple way to prevent neural networks from overfitting*,
   JMLR 2014; the mask is a function of a key (:mod:`glocal.core.rng`).
@@ -16,37 +16,16 @@ input and key. :func:`check` names what a model has to change, :func:`convert` c
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
-from torch.nn.modules.instancenorm import _InstanceNorm
-from torch.nn.parameter import is_lazy
-from torch.nn.utils import parametrize
-from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.rnn import PackedSequence
-from torch.nn.utils.spectral_norm import SpectralNorm as _OldSpectralNorm
 
 from glocal.core import rng
 from glocal.core.errors import GlocalError
-
-__all__ = [
-    "LSTM",
-    "Dropout",
-    "SpectralConv2d",
-    "SpectralLinear",
-    "check",
-    "convert",
-    "group_norm",
-    "spectral_norm",
-]
 
 
 class Dropout(nn.Module):
@@ -226,186 +205,3 @@ def group_norm(channels: int, *, eps: float = 1e-5, affine: bool = True) -> nn.G
     most = min(32, max(1, channels // 4))
     groups = next(g for g in range(most, 0, -1) if channels % g == 0)
     return nn.GroupNorm(groups, channels, eps=eps, affine=affine)
-
-
-Memo = dict[int, Any]
-"""What ``copy.deepcopy`` has copied so far, by ``id``: it keeps tied parameters tied."""
-
-
-class _Problem(NamedTuple):
-    """Why a layer cannot be used, what to do, and, if it can be replaced, how."""
-
-    why: str
-    fix: str
-    replace: Callable[[Memo], nn.Module] | None = None
-
-
-def check(module: nn.Module) -> None:
-    """Refuse layers that cannot be federated or vectorised, naming the layer and the remedy.
-
-    This is what can be told from the layers alone; what ``forward`` does shows when it is run.
-
-    Raises:
-        GlocalError: One sentence about the first such layer.
-    """
-    for path, layer in module.named_modules():
-        if problem := _diagnose(layer):
-            raise _refusal(path, layer, problem)
-    if not any(p.requires_grad for p in module.parameters()):
-        raise GlocalError(
-            f"model {type(module).__name__} has no trainable parameters: give it layers with "
-            "parameters, or set requires_grad on those to be trained."
-        )
-
-
-def convert(module: nn.Module) -> nn.Module:
-    """A copy in which layers that :func:`check` refuses are replaced by ones it accepts.
-
-    Weights are kept where they mean the same; batch norm becomes group norm with its scale and
-    shift, which is another function, so train the model after it. Tied parameters stay tied.
-
-    Raises:
-        GlocalError: One sentence about a layer that has no replacement.
-    """
-    memo: Memo = {}
-    with torch.random.fork_rng(devices=[]):  # new layers initialise themselves
-        for path, layer in module.named_modules():
-            if problem := _diagnose(layer):
-                if problem.replace is None:
-                    raise _refusal(path, layer, problem)
-                memo[id(layer)] = problem.replace(memo).train(layer.training)
-    return copy.deepcopy(module, memo)
-
-
-def _refusal(path: str, layer: nn.Module, problem: _Problem) -> GlocalError:
-    where = f"layer {path!r}" if path else "the model"
-    hint = ", or let glocal.nn.convert(model) do it" if problem.replace else ""
-    return GlocalError(
-        f"{where} ({type(layer).__name__}) cannot be federated: {problem.why}; {problem.fix}{hint}."
-    )
-
-
-def _diagnose(layer: nn.Module) -> _Problem | None:
-    """What is wrong with one layer, its children apart."""
-    if any(is_lazy(p) for p in layer.parameters(recurse=False)):
-        return _Problem("its shape is not known yet", "run the model on one batch first")
-    if spectral := list(_spectral_weights(layer)):
-        return _spectral_problem(layer, spectral)
-    match layer:
-        case _BatchNorm():
-            return _Problem(
-                "batch statistics mix in padding and its running statistics are state that no "
-                "method trains",
-                f"use nn.GroupNorm, such as {group_norm(layer.num_features)}",
-                lambda memo: _adopt(
-                    group_norm(layer.num_features, eps=layer.eps, affine=layer.affine), layer, memo
-                ),
-            )
-        case _InstanceNorm(track_running_stats=True):
-            return _Problem(
-                "its running statistics are state that no method trains",
-                "build it with track_running_stats=False",
-                lambda memo: _adopt(
-                    type(layer)(layer.num_features, eps=layer.eps, affine=layer.affine), layer, memo
-                ),
-            )
-        case nn.AlphaDropout() | nn.FeatureAlphaDropout() if layer.p > 0:
-            return _Problem(
-                "its mask comes from a global generator, so engines would not agree",
-                "use glocal.nn.Dropout, which does not keep the mean and variance of SELU networks",
-            )
-        case _DropoutNd() if layer.p > 0:
-            channels = not isinstance(layer, nn.Dropout)
-            return _Problem(
-                "its mask comes from a global generator, so engines would not agree",
-                f"use glocal.nn.Dropout({layer.p}{', channels=True' if channels else ''})",
-                lambda memo: Dropout(layer.p, channels=channels),
-            )
-        case nn.LSTM():
-            simple = not layer.bidirectional and not layer.proj_size
-            return _Problem(
-                "it cannot be vectorised over clients",
-                "use glocal.nn.LSTM" + ("" if simple else " (one direction, no projection)"),
-                (lambda memo: _adopt(_lstm(layer), layer, memo)) if simple else None,
-            )
-        case nn.RNNBase():
-            return _Problem(
-                "it cannot be vectorised over clients",
-                f"write it from cells, as nn.{type(layer).__name__}Cell in a loop over time, or "
-                "use glocal.nn.LSTM",
-            )
-        case nn.MultiheadAttention() if layer.dropout > 0:
-            return _Problem(
-                "its dropout mask comes from a global generator, so engines would not agree",
-                "build it (or the Transformer layer around it) with dropout=0 and put "
-                "glocal.nn.Dropout behind it",
-            )
-    return None
-
-
-def _adopt(new: nn.Module, old: nn.Module, memo: Memo) -> nn.Module:
-    """``new`` with copies of the parameters of ``old`` that it has names for."""
-    for name, _ in list(new.named_parameters(recurse=False)):
-        setattr(new, name, copy.deepcopy(getattr(old, name), memo))
-    return new
-
-
-def _lstm(old: nn.LSTM) -> LSTM:
-    return LSTM(
-        old.input_size,
-        old.hidden_size,
-        old.num_layers,
-        bias=old.bias,
-        batch_first=old.batch_first,
-        dropout=old.dropout,
-    )
-
-
-def _spectral_weights(layer: nn.Module) -> Iterator[Any]:
-    """For each torch spectral norm on a layer the parameter under it, None if ours differs."""
-    for hook in layer._forward_pre_hooks.values():
-        if isinstance(hook, _OldSpectralNorm):
-            yield layer.weight_orig if hook.name == "weight" and hook.dim == 0 else None
-    if isinstance(chains := getattr(layer, "parametrizations", None), nn.ModuleDict):
-        for name, chain in chains.items():
-            assert isinstance(chain, parametrize.ParametrizationList)
-            for step in chain:
-                if isinstance(step, _SpectralNorm):
-                    alone = name == "weight" and len(chains) == len(chain) == 1
-                    yield chain.original if alone and step.dim == 0 else None
-
-
-def _spectral_problem(layer: nn.Module, weights: list[Any]) -> _Problem:
-    why = "spectral_norm keeps vectors that it updates in forward"
-    weight = weights[0] if len(weights) == 1 else None
-    match layer:
-        case nn.Linear() if weight is not None:
-            return _Problem(
-                why, "use glocal.nn.SpectralLinear", partial(_spectral_linear, layer, weight)
-            )
-        case nn.Conv2d() if weight is not None:
-            return _Problem(
-                why, "use glocal.nn.SpectralConv2d", partial(_spectral_conv, layer, weight)
-            )
-    return _Problem(why, "apply glocal.nn.spectral_norm to the weight in forward instead")
-
-
-def _spectral_linear(old: nn.Linear, weight: Any, memo: Memo) -> nn.Module:
-    new = SpectralLinear(old.in_features, old.out_features)
-    new.weight, new.bias = copy.deepcopy((weight, old.bias), memo)
-    return new
-
-
-def _spectral_conv(old: nn.Conv2d, weight: Any, memo: Memo) -> nn.Module:
-    new = SpectralConv2d(
-        old.in_channels,
-        old.out_channels,
-        old.kernel_size,
-        stride=old.stride,
-        padding=old.padding,
-        dilation=old.dilation,
-        groups=old.groups,
-        padding_mode=old.padding_mode,
-    )
-    new.weight, new.bias = copy.deepcopy((weight, old.bias), memo)
-    return new

@@ -1,4 +1,4 @@
-"""Optimisers as pure functions, for clients and server alike, and schedules over rounds.
+"""Optimisers as pure functions, for clients and the server, and schedules over rounds.
 
 ``init(params)`` makes the state; ``update(grads, state, params, scale)`` returns new parameters and
 the new state. ``scale`` is the schedule's factor on the learning rate, a tensor.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,13 +24,13 @@ Scale = float | Tensor
 
 @dataclass(frozen=True)
 class Optimizer:
-    """Two functions and a name."""
+    """An optimiser: the two functions of this module's docstring, and a name."""
 
     name: str
     init: Callable[[Params], Tree]
     update: Callable[[Params, Tree, Params, Scale], tuple[Params, Tree]]
     lr: float = 1.0
-    """The learning rate before a schedule: some methods need it (SCAFFOLD's control variates)."""
+    """The learning rate before the schedule; SCAFFOLD's control variates need it."""
 
 
 def sgd(
@@ -76,39 +77,13 @@ def adam(
     beta2: float = 0.999,
     eps: float = 1e-8,
     weight_decay: float = 0.0,
+    decoupled: bool = False,
 ) -> Optimizer:
     """Adam: steps scaled by running moments of the gradient.
 
-    Kingma, Ba: *Adam: a method for stochastic optimization*, ICLR 2015.
+    Kingma, Ba: *Adam: a method for stochastic optimization*, ICLR 2015. ``decoupled`` applies the
+    weight decay beside the gradient instead of adding it to the gradient, as AdamW does.
     """
-    return _adam("adam", lr, beta1, beta2, eps, weight_decay, decoupled=False)
-
-
-def adamw(
-    lr: float = 1e-3,
-    *,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-8,
-    weight_decay: float = 0.01,
-) -> Optimizer:
-    """AdamW: Adam with weight decay beside the gradient, not in it.
-
-    Loshchilov, Hutter: *Decoupled weight decay regularization*, ICLR 2019.
-    """
-    return _adam("adamw", lr, beta1, beta2, eps, weight_decay, decoupled=True)
-
-
-def _adam(
-    name: str,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    weight_decay: float,
-    *,
-    decoupled: bool,
-) -> Optimizer:
     positive(lr=lr, eps=eps)
     not_negative(weight_decay=weight_decay)
     below_one(beta1=beta1, beta2=beta2)
@@ -134,11 +109,15 @@ def _adam(
 
         return tree.map(move, params, m, v), {"m": m, "v": v, "t": t}
 
-    return Optimizer(name, init, update, lr)
+    return Optimizer("adamw" if decoupled else "adam", init, update, lr)
+
+
+adamw = partial(adam, weight_decay=0.01, decoupled=True)
+"""Loshchilov, Hutter: *Decoupled weight decay regularization*, ICLR 2019."""
 
 
 Schedule = Callable[[int], float]
-"""Round number, from 0, to a factor on the clients' learning rate."""
+"""Maps the round number, from 0, to a factor on the clients' learning rate."""
 
 
 def constant() -> Schedule:
@@ -147,7 +126,7 @@ def constant() -> Schedule:
 
 
 def step(factor: float, every: int = 1) -> Schedule:
-    """``factor`` once ``every`` rounds: ``step(0.99)`` takes one per cent off each round."""
+    """Multiply by ``factor`` once in ``every`` rounds: ``step(0.99)`` takes off a hundredth."""
     positive(factor=factor, every=every)
     return lambda t: float(factor ** (t // every))
 

@@ -1,4 +1,4 @@
-"""Optimisers for the server, which step along the clients' mean update Δ, round after round.
+"""Server optimisers, which step along the clients' mean update Δ in every round.
 
 Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan: *Adaptive federated optimization*,
 ICLR 2021, algorithm 2:
@@ -36,7 +36,7 @@ from glocal.nn.optim import Optimizer, Scale, sgd
 
 
 def momentum(lr: float = 1.0, *, beta: float = 0.9) -> Optimizer:
-    """FedAvgM's: past rounds' updates go on. β = 0 is plain gradient descent."""
+    """FedAvgM: updates of past rounds continue to act. β = 0 is plain gradient descent."""
     positive(lr=lr)
     below_one(beta=beta)
     return replace(sgd(lr, momentum=beta), name="momentum")
@@ -45,7 +45,7 @@ def momentum(lr: float = 1.0, *, beta: float = 0.9) -> Optimizer:
 def adam(
     lr: float = 0.03, *, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
 ) -> Optimizer:
-    """FedAdam's: steps divided by a running size of the updates."""
+    """FedAdam: steps are divided by a running mean of the updates' size."""
     below_one(beta2=beta2)
     return _adaptive("adam", lr, beta1, tau, lambda v, d: beta2 * v + (1 - beta2) * d)
 
@@ -53,13 +53,13 @@ def adam(
 def yogi(
     lr: float = 0.03, *, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
 ) -> Optimizer:
-    """FedYogi's: as Adam, but a size once large falls slowly."""
+    """FedYogi: as Adam, but a size that was once large decreases slowly."""
     below_one(beta2=beta2)
     return _adaptive("yogi", lr, beta1, tau, lambda v, d: v - (1 - beta2) * d * torch.sign(v - d))
 
 
 def adagrad(lr: float = 0.03, *, beta1: float = 0.0, tau: float = 1e-3) -> Optimizer:
-    """FedAdagrad's: steps divided by the size of all updates so far."""
+    """FedAdagrad: steps are divided by the size of all updates so far."""
     return _adaptive("adagrad", lr, beta1, tau, torch.add)
 
 

