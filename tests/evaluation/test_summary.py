@@ -102,7 +102,7 @@ def test_a_client_whose_training_labels_nobody_tests_is_judged_by_all_its_labels
 
 
 def test_a_pool_that_was_not_looked_at_is_a_defect() -> None:
-    with pytest.raises(RuntimeError, match="pooled test set was not examined"):
+    with pytest.raises(RuntimeError, match="pooled test set was not evaluated"):
         client_table([trial(outcome=outcome([[1, 0], [1]], None))])
 
 

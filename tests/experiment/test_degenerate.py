@@ -119,7 +119,7 @@ TOKENS = "x holds integers, which are taken for the ids of tokens.*as in x.astyp
         ({"x": {"a": [10**400, 1] * 12}}, "column 'a' is missing or not finite .NaN, infinite or"),
         ({"transforms": 3}, "transforms=3 should be a list of texts"),
         ({"transforms": [3]}, "should be a list of texts"),
-        ({"transforms": ["pair-noise(0.1, clients=only())"]}, "names nobody"),
+        ({"transforms": ["pair-noise(0.1, clients=only())"]}, "names no client"),
     ],
     ids=lambda v: "-".join(v) if isinstance(v, dict) else "",
 )

@@ -21,6 +21,7 @@ from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Tree, Uplink
 from glocal.data.federation import Federation
+from glocal.evaluation.intervals import student
 from glocal.methods import resolve
 from glocal.methods.fedavg import fedavg
 from glocal.slots.method import Method, Plan, Stage, as_plan
@@ -29,7 +30,7 @@ from glocal.slots.sharing import last
 from glocal.slots.weighting import Weighting
 from glocal.studies.newcomer import arrival
 from glocal.studies.newcomer.join import join
-from glocal.studies.newcomer.result import Joined, interval
+from glocal.studies.newcomer.result import Joined
 from glocal.testing import SIZES, ragged
 from glocal.training.sampling import Among, Fixed, Fraction, Poisson
 
@@ -272,10 +273,10 @@ def test_rows_and_summary_say_the_same() -> None:
 
 def test_the_interval_over_seeds_is_students() -> None:
     """Mean 2, standard deviation 1, t(0.95; 2) = 2.920."""
-    assert interval([1.0, 2.0, 3.0]) == pytest.approx(
+    assert student([1.0, 2.0, 3.0])[1:] == pytest.approx(
         (2 - 2.91999 / math.sqrt(3), 2 + 2.91999 / math.sqrt(3)), abs=1e-4
     )
-    assert interval([1.0]) == (None, None)
+    assert student([1.0]) == (1.0, None, None)
 
 
 def test_who_can_be_pooled() -> None:

@@ -143,7 +143,7 @@ def labels(y: Any, classes: int | None) -> tuple[Tensor, int, dict[str, int] | N
 
 
 def central(pair: tuple[Any, Any], x: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Validate a test set that belongs to no client: its features and classes are those of ``x``."""
+    """Validate a test set that belongs to no client: features and classes are those of ``x``."""
     try:
         inputs, targets = pair
     except (TypeError, ValueError):

@@ -1,11 +1,11 @@
-"""Metrics of one client's predictions, and how fairly they are spread over clients.
+"""Metrics of one client's predictions, and fairness figures of a metric over clients.
 
-A metric is a pure function of one client's ``logits`` [n, C], labels ``y`` [n] and, optionally, a
-``weight`` for each example (the pooled estimate needs one), and gives a float. Sequences come as
-``logits`` [n, T, C] and ``y`` [n, T]: every position counts as an example, with its sequence's
-weight or, where ``weight`` is [n, T], its own (0 for padding). Without examples, or with weights
-that sum to zero, a metric is NaN. Sums are taken in double precision, over the whole set at once: a
-mean of batches' calibration errors or AUCs is something else.
+A metric is a pure function that maps one client's ``logits`` [n, C], labels ``y`` [n] and,
+optionally, a ``weight`` for each example (the pooled estimate needs one) to a float. For sequences
+``logits`` are [n, T, C] and ``y`` is [n, T]: every position counts as an example, with its
+sequence's weight or, where ``weight`` is [n, T], its own (0 for padding). Without examples, or with
+weights that sum to zero, a metric is NaN. Sums are in double precision, over the whole set:
+a mean of batches' calibration errors or AUCs is another quantity.
 
 Calibration is that of Guo, Pleiss, Sun and Weinberger, *On calibration of modern neural networks*,
 ICML 2017: with the top-1 confidences cut into 15 bins of equal width ``((b−1)/15, b/15]``::
@@ -125,7 +125,7 @@ METRICS: dict[str, Metric] = {
 }
 
 PERCENT = ("accuracy", "top5")
-"""Those that tables and pictures show in per cent."""
+"""The metrics that tables and figures show in per cent."""
 
 
 def fairness(
@@ -150,8 +150,8 @@ def fairness(
         ``n``, ``mean_examples``, in which every test example counts once.
     """
     x = np.asarray(values, dtype=np.float64)
-    live = ~np.isnan(x)
-    best_first = np.sort(x[live]) if lower_is_better else -np.sort(-x[live])
+    exists = ~np.isnan(x)
+    best_first = np.sort(x[exists]) if lower_is_better else -np.sort(-x[exists])
     k = len(best_first)
     tenth = -(-k // 10)
     summary: dict[str, Any] = {"over": "clients", "clients": k}
@@ -160,14 +160,14 @@ def fairness(
             "mean": float(best_first.mean()),
             "worst10": float(best_first[k - tenth :].mean()),
             "best10": float(best_first[:tenth].mean()),
-            "gini": _gini(x[live]),
+            "gini": _gini(x[exists]),
             "gap": float(abs(best_first[0] - best_first[-1])),
         }
     else:
         summary |= dict.fromkeys(("mean", "worst10", "best10", "gini", "gap"), math.nan)
     if n is not None:
-        w = np.asarray(n, dtype=np.float64)[live]
-        summary["mean_examples"] = float(x[live] @ w / w.sum()) if w.sum() > 0 else math.nan
+        w = np.asarray(n, dtype=np.float64)[exists]
+        summary["mean_examples"] = float(x[exists] @ w / w.sum()) if w.sum() > 0 else math.nan
     return summary
 
 

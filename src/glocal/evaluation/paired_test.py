@@ -1,9 +1,9 @@
-"""Who is better off than alone: a paired comparison on one client's test examples.
+"""The paired test: is a client better off than with its local baseline?
 
-A method's model and the client's own local-only model (the yardstick) predict the same examples.
-Example ``j`` gives ``a_j = weight_j · (correct_j − alone_j)``, and the client's benefit is their
-sum over ``Σ weight``. Most ``a_j`` are zero (both right, or both wrong) and do not say which model
-is better. The others, the discordant examples, are a vote.
+A method's model and the client's local baseline predict the same test examples. Example ``j``
+contributes ``a_j = weight_j · (correct_j − baseline_j)``, and the client's benefit is their sum
+over ``Σ weight``. Most ``a_j`` are zero (both models are right, or both are wrong) and do not tell
+which model is better. The others, the discordant examples, are votes.
 
 **The interval.** Given the magnitudes of the discordant examples, their signs ``s_j`` are taken as
 independent, each positive with probability ``p``. Then ``T = Σ |a_j| s_j`` grows stochastically
@@ -18,23 +18,23 @@ discordant examples won, and they exclude zero exactly when McNemar's exact test
 Psychometrika 1947). With unequal ones it is Fisher's sign-flip test (*The design of experiments*,
 1935), inverted.
 
-**Effects that offset each other.** A client may gain on one class what it loses on another: the
-benefit is zero, yet ``p = ½`` in no class. The test at ``p = ½`` gives ``T`` the variance
-``Σ a_j²``, which is ``Σ E[a_j²]`` on average, while that of ``T`` is ``Σ (E[a_j²] − E[a_j]²)``,
-which is less: a sign varies most at ``p = ½``. So the test is conservative, as long as ``Σ a_j²``
-is near its mean. With unequal weights it need not be: a few heavy examples can carry that mean,
-and where by chance none of them is discordant, only light gains are left to see. (Nine tenths of a
-client's labels in a class of 36 test examples that loses 2 %, one tenth in one that gains 18 %:
-the benefit is zero, and the plain test says "better off" in 40 % of draws.) So where weights differ
-:func:`judge` and :func:`pool` count one more example, of the largest weight, against either end.
-With that, every null that was simulated stays within its nominal rate: a rule that was tested, not
-a theorem.
+**Effects that cancel.** A client may gain on one class what it loses on another: the benefit is
+zero, yet ``p = ½`` in no class. The test at ``p = ½`` assumes the variance ``Σ a_j²`` for ``T``,
+which is ``Σ E[a_j²]`` on average, while the true variance is ``Σ (E[a_j²] − E[a_j]²)``, which is
+smaller. So the test is conservative, as long as ``Σ a_j²`` is near its mean. With unequal weights
+it need not be: a few heavy examples can dominate that mean, and if by chance none of them is
+discordant, only light gains are observed. (With nine tenths of a client's labels in a class of 36
+test examples that loses 2 %, and one tenth in a class that gains 18 %, the benefit is zero, and the
+plain test says "better off" in 40 % of draws.) So where weights differ, :func:`compare` and
+:func:`compare_repeats` count one more example, of the largest weight, against either end. With
+that, every simulated null stays within its nominal rate. This rule was tested; it is no theorem.
 
 **What is not covered.** The verdict is about these trained models on examples like these. Training
-again gives other models, and that randomness, shared by all examples of a repeat, is not in the
-interval. Nor is the randomness in how many examples are discordant: the ends are made to exclude
-zero or not, and far from zero they are narrower than an interval for the benefit on a new test set
-(a tenth of 100 examples discordant and all of them won: they hold the true benefit half the time).
+again gives other models, and that randomness, which all examples of a repeat share, is not in the
+interval. Nor is the randomness in the number of discordant examples: the ends are built to decide
+the sign, and far from zero they are narrower than an interval for the benefit on a new test set
+(with a tenth of 100 examples discordant, all of them won, they hold the true benefit in half of all
+cases).
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ _LATTICE = 4_000, 32_000  # just below powers of two, with room for what roundin
 Repeat = tuple[
     ArrayLike | Tensor, ArrayLike | Tensor, ArrayLike | Tensor, ArrayLike | Tensor | None
 ]
-"""One repeat's test of a client: original row ids, correct, alone, weight, one entry an example."""
+"""One repeat's test of a client: row ids, correct, baseline, weight, one entry per example."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A client's benefit over its own local-only model, and whether it can be told from zero."""
+    """A client's benefit over its local baseline, and whether it differs from zero."""
 
     benefit: float
-    """Accuracy minus the yardstick's; NaN without test examples."""
+    """Accuracy minus that of the local baseline; NaN without test examples."""
     low: float
     high: float
     """The paired interval, in the unit of ``benefit``."""
@@ -75,32 +75,31 @@ class Verdict:
 
 def compare(
     correct: ArrayLike | Tensor,
-    alone: ArrayLike | Tensor,
+    baseline: ArrayLike | Tensor,
     weight: ArrayLike | Tensor | None = None,
     level: float = 0.90,
 ) -> Verdict:
-    """Compare a method with the yardstick on one client's test examples.
+    """Compare a method with the local baseline on one client's test examples.
 
     Args:
         correct: Whether the method's model got each example right, or a share of it in [0, 1]
             (a sequence's positions).
-        alone: The same of the client's local-only model.
+        baseline: The same of the client's local baseline.
         weight: What each example counts for (:func:`pool_weights`); all the same by default.
         level: The interval's confidence.
     """
-    return compare_repeats([(np.arange(len(_array(correct))), correct, alone, weight)], level)
+    return compare_repeats([(np.arange(len(_array(correct))), correct, baseline, weight)], level)
 
 
 def compare_repeats(repeats: Sequence[Repeat], level: float = 0.90) -> Verdict:
     """Compare over repeats: the benefit is the mean of the repeats' benefits.
 
-    An original example that was tested in several repeats is one unit, and its differences are
-    added, so meeting it again adds nothing to the evidence but steadiness. Signs are taken as
-    independent between distinct examples. Repeats without test examples are left out.
+    An example that was tested in several repeats is one unit, and its differences are added, so
+    testing it again adds no evidence. Signs are taken as independent between distinct examples.
+    Repeats without test examples are left out.
 
-    The result holds for the models that were trained. Several repeats average over their
-    randomness, but the interval does not measure it: that two repeats came out alike widens or
-    narrows nothing.
+    The result holds for the models that were trained. Several repeats average over the randomness
+    of training, but the interval does not measure it.
     """
     if not 0 < level < 1:
         raise GlocalError(f"the level is {level}: give a number between 0 and 1, such as 0.9.")
@@ -129,7 +128,7 @@ def pool_weights(y_pool: Tensor, shares: Tensor) -> Tensor:
     in their labels only.
 
     A class that the pool lacks cannot be tested: its share is left out and the others are scaled to
-    sum to one, so the answer is about the rest of the client's labels.
+    sum to one, so the result is about the rest of the client's labels.
 
     Args:
         y_pool: Labels of the pooled test examples, [n].
@@ -147,7 +146,7 @@ def pool_weights(y_pool: Tensor, shares: Tensor) -> Tensor:
     held = torch.where(n > 0, shares.to(n), 0.0)
     if not held.sum() > 0:
         raise GlocalError(
-            "the pooled test set has none of this client's classes: judge the client on its own "
+            "the pooled test set has none of this client's classes: evaluate the client on its own "
             "test split instead."
         )
     return (held / held.sum() / n.clamp(min=1.0))[y_pool]
@@ -157,13 +156,13 @@ def paired_interval(a: ArrayLike, level: float = 0.90) -> tuple[float, float]:
     """An exact interval for a sum of paired differences, given their magnitudes.
 
     The module's docstring has the definition. The statistic is the sum of the magnitudes rounded
-    to integers (equal ones to 1 each), and its distribution is that of the very same whole
-    numbers, so the rounding costs no exactness. The interval is widened, where need be, to hold the
+    to integers (equal ones to 1 each), and its distribution is that of the same integers, so the
+    rounding costs no exactness. The interval is widened, where need be, to hold the
     observed sum. Without a discordant example there is no evidence: the interval is (0, 0), and
     nothing follows from it. Tails come from a Fourier transform with errors around 1e-14.
 
     Args:
-        a: One signed number for each example, ``weight · (correct − alone)``, mostly zeros.
+        a: One signed number for each example, ``weight · (correct − baseline)``, mostly zeros.
         level: Its confidence.
     """
     d = np.asarray(a, dtype=np.float64)
@@ -187,7 +186,7 @@ def _ends(a: NDArray[np.float64], weight: NDArray[np.float64], level: float) -> 
     seen = a != 0
     if not seen.any() or weight.max() <= weight[weight > 0].min() * (1 + 1e-6):
         return paired_interval(a, level)
-    # For shares of a sequence a whole example would be far too much: as large a difference as any.
+    # For shares of a sequence one full example would be too much: as large a difference as any.
     x = weight.max() * (np.abs(a[seen]) / weight[seen]).max()
     against = np.append(a, -x), np.append(-a, -x)
     low, high = _low_end(against[0], level), -_low_end(against[1], level)
@@ -198,17 +197,17 @@ def _differences(
     repeat: Repeat,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]] | None:
     """Row ids, weighted differences and weights (of sum 1); nothing if nothing was tested."""
-    ids, correct, alone = (_array(x) for x in repeat[:3])
+    ids, correct, baseline = (_array(x) for x in repeat[:3])
     weight = np.ones(len(correct)) if repeat[3] is None else _array(repeat[3])
-    if not ids.shape == correct.shape == alone.shape == weight.shape == (len(ids),):
+    if not ids.shape == correct.shape == baseline.shape == weight.shape == (len(ids),):
         raise GlocalError(
-            "row ids, correct, alone and weight must be one number for each test example, but "
-            f"their shapes are {ids.shape}, {correct.shape}, {alone.shape} and {weight.shape}."
+            "row ids, correct, baseline and weight must be one number for each test example, but "
+            f"their shapes are {ids.shape}, {correct.shape}, {baseline.shape} and {weight.shape}."
         )
     if not weight.sum() > 0:
         return None
     weight = weight / weight.sum()
-    return ids.astype(np.int64), weight * (correct - alone), weight
+    return ids.astype(np.int64), weight * (correct - baseline), weight
 
 
 def _array(x: ArrayLike | Tensor) -> NDArray[np.float64]:
@@ -223,15 +222,15 @@ def _lattice(magnitudes: NDArray[np.float64]) -> NDArray[np.int64]:
     """
     least, most = _LATTICE
     ratio = magnitudes / magnitudes.min()
-    whole: NDArray[np.float64] = np.rint(ratio)
-    if whole.sum() > most or np.any(np.abs(ratio - whole) > 1e-6 * whole):
+    rounded: NDArray[np.float64] = np.rint(ratio)
+    if rounded.sum() > most or np.any(np.abs(ratio - rounded) > 1e-6 * rounded):
         n = len(magnitudes)
         total = max(least, min(64 * n, most), 4 * n)
         # Halves round down, also those that a sum in another order makes a bit larger: the same
         # differences in another order or unit give the same interval.
         exact = magnitudes * (total / math.fsum(magnitudes))
-        whole = np.floor(exact * (1 - 1e-9) + 0.5)
-    return whole.astype(np.int64)
+        rounded = np.floor(exact * (1 - 1e-9) + 0.5)
+    return rounded.astype(np.int64)
 
 
 @lru_cache(maxsize=4096)

@@ -1,10 +1,10 @@
-"""Who is better off than alone, by how much, and who is not: a row for each client, and a summary.
+"""Who is better off than alone, and by how much: a row for each client, and a summary.
 
-Two estimates of a client's accuracy, both against its own yardstick on the same examples. *Own*:
-the client's own test split. *Pooled*: all clients' test examples, weighted by the client's label
-shares, which has far more power and is valid where clients differ in their labels alone. The
-pooled one is used where it is valid, and the own one is given beside it. Repeats pool over splits
-and seeds.
+There are two estimates of a client's accuracy, both compared with its local baseline on the same
+examples. The *own* estimate uses the client's own test split. The *pooled* estimate uses all
+clients' test examples, weighted by the client's label shares; it has far more power, and is valid
+where clients differ only in their labels. The pooled one is used where it is valid, and the own one
+is given beside it. Verdicts pool over repeats.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from glocal.data.federation import Federation
 from glocal.evaluation import metrics, paired_test
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
+from glocal.evaluation.intervals import half_width, nan_mean, paired, without_nan
 from glocal.evaluation.paired_test import Verdict
 
 
@@ -52,7 +53,7 @@ def _cell(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Trial:
-    """One repeat: a federation's split, what a method did on it, and what each client did alone."""
+    """One repeat: the federation's split, a method's outcome on it, and the local baseline's."""
 
     fed: Federation
     outcome: Outcome
@@ -61,7 +62,7 @@ class Trial:
 
 
 def pool_is_valid(fed: Federation) -> bool:
-    """Whether other clients' test examples can judge a client: only labels differ."""
+    """Whether a client can be evaluated on other clients' test examples: only labels differ."""
     return fed.label_shift_only and fed.y.dim() == 1
 
 
@@ -76,8 +77,8 @@ def client_table(trials: Sequence[Trial]) -> Table:
         own = paired_test.compare_repeats(
             [(t.fed.test.of(k), t.outcome.own[k], t.baseline.own[k], None) for t in trials]
         )
-        accuracy = _mean(float(t.outcome.own[k].mean()) for t in trials)
-        local_accuracy = _mean(float(t.baseline.own[k].mean()) for t in trials)
+        accuracy = nan_mean(float(t.outcome.own[k].mean()) for t in trials)
+        local_accuracy = nan_mean(float(t.baseline.own[k].mean()) for t in trials)
         row: dict[str, Any] = {
             "client": name,
             "n_train": counts[0][k],
@@ -85,19 +86,19 @@ def client_table(trials: Sequence[Trial]) -> Table:
             "n_test": counts[2][k],
         }
         if pooled:
-            judged = paired_test.compare_repeats(
+            verdict = paired_test.compare_repeats(
                 [
                     (t.fed.test.rows, _pool(t.outcome)[k], _pool(t.baseline)[k], weights[r][k])
                     for r, t in enumerate(trials)
                 ]
             )
-            row["accuracy"] = _mean(
+            row["accuracy"] = nan_mean(
                 float(_pool(t.outcome)[k].double() @ weights[r][k]) for r, t in enumerate(trials)
             )
-            row["local_accuracy"] = _mean(
+            row["local_accuracy"] = nan_mean(
                 float(_pool(t.baseline)[k].double() @ weights[r][k]) for r, t in enumerate(trials)
             )
-            row |= _fields(judged)
+            row |= _fields(verdict)
             row["own_accuracy"], row["own_local_accuracy"] = accuracy, local_accuracy
             row |= _fields(own, "own_")
         else:
@@ -105,14 +106,14 @@ def client_table(trials: Sequence[Trial]) -> Table:
             row |= _fields(own)
         for metric in trials[0].outcome.metrics:
             if metric != "accuracy":
-                row[metric] = _mean(t.outcome.metrics[metric][k] for t in trials)
+                row[metric] = nan_mean(t.outcome.metrics[metric][k] for t in trials)
         row["model"] = trials[0].outcome.chosen[k]
         rows.append(row)
     return rows
 
 
 def accuracies(trial: Trial) -> list[float]:
-    """Each client's accuracy in one repeat, by the estimate in force."""
+    """Each client's accuracy in one repeat, by the pooled estimate where it is valid."""
     if not pool_is_valid(trial.fed):
         return [float(own.mean()) for own in trial.outcome.own]
     return [float(x) for x in (_pool(trial.outcome).double() * _weights(trial.fed)).sum(1)]
@@ -125,13 +126,13 @@ def against(run: dict[str, Any], other: dict[str, Any], level: float = 0.90) -> 
     clients: the pairs are repeats where there are three or more, else clients.
     """
     by = "repeats" if len(run["accuracies"]) > 2 else "clients"
-    table, base = (torch.tensor(s["accuracies"]) for s in (run, other))
+    table, base = (torch.tensor(s["accuracies"], dtype=torch.float64) for s in (run, other))
     pairs = (table - base).mean(1 if by == "repeats" else 0)
-    center = float(pairs.mean())
-    half = _half(pairs, level)
-    return {"difference": center, "low": center - half, "high": center + half, "by": by}
+    difference, half = nan_mean(pairs), half_width(pairs, level)
+    return {"difference": difference, "low": difference - half, "high": difference + half, "by": by}
 
 
+VERDICTS = ("better off", "worse off", "undecided")
 FIGURES = ("mean", "worst10", "best10", "gini", "gap")
 
 
@@ -167,18 +168,19 @@ def fairness_against(
             f"{_size(table)} cannot be paired with {_size(base)}: give both methods the same."
         )
     lower = metrics.METRICS[metric].lower_is_better
-    mine, others = (
+    spreads, base_spreads = (
         [metrics.fairness(row, lower_is_better=lower) for row in t.tolist()] for t in (table, base)
     )
-    found: dict[str, Any] = {"metric": metric, "repeats": len(table)}
+    figures: dict[str, Any] = {"metric": metric, "repeats": len(table)}
     for figure in FIGURES:
-        values = [m[figure] for m in mine]
-        pairs = _live([m[figure] - o[figure] for m, o in zip(mine, others, strict=True)])
+        values = [spread[figure] for spread in spreads]
+        base_values = [spread[figure] for spread in base_spreads]
+        pairs = without_nan(v - b for v, b in zip(values, base_values, strict=True))
         by = "repeats" if len(pairs) > 2 else "clients" if figure == "mean" else None
         if by == "clients":
-            pairs = _live((table - base).nanmean(0).tolist())
-        found[figure] = {"value": _mean(values), "values": values, **paired(pairs, level, by)}
-    return found
+            pairs = without_nan((table - base).nanmean(0))
+        figures[figure] = {"value": nan_mean(values), "values": values, **paired(pairs, level, by)}
+    return figures
 
 
 def _values(summary: dict[str, Any], metric: str) -> Tensor:
@@ -189,53 +191,29 @@ def _values(summary: dict[str, Any], metric: str) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def _live(pairs: list[float]) -> Tensor:
-    return torch.tensor([p for p in pairs if not math.isnan(p)], dtype=torch.float64)
-
-
 def _size(table: Tensor) -> str:
     return f"{len(table)} repeats of {table.shape[1]} clients"
 
 
-def paired(pairs: Tensor, level: float, by: str | None) -> dict[str, Any]:
-    """The mean of paired differences, and its interval where there is one."""
-    center, half = _mean(pairs), _half(pairs, level)
-    if by is None or math.isnan(half):
-        return {"difference": center, "low": None, "high": None, "by": None}
-    return {"difference": center, "low": center - half, "high": center + half, "by": by}
-
-
-def _half(pairs: Tensor, level: float) -> float:
-    """Half of Student's interval for the mean; NaN for a single pair, which has no spread."""
-    from scipy import stats
-
-    n = len(pairs)
-    if n < 2:
-        return math.nan
-    return float(stats.t.ppf(0.5 + level / 2, n - 1) * pairs.std() / n**0.5)
-
-
 def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
-    """The federation's figures; fairness figures are over clients, of their accuracy."""
+    """The summary of a federation; its fairness figures are those of the clients' accuracy."""
     n = rows["n_test"]
     spread = metrics.fairness(rows["accuracy"], n)
-    verdicts, benefits = rows["verdict"], rows["benefit"]
+    benefits = rows["benefit"]
     pooled = pool_is_valid(trials[0].fed)
     summary: dict[str, Any] = {
         **{k: spread[k] for k in ("mean", "worst10", "best10", "gini", "gap", "mean_examples")},
-        "local_mean": _mean(rows["local_accuracy"]),
-        "benefit": _mean(benefits),
-        "better_off": verdicts.count("better off"),
-        "worse_off": verdicts.count("worse off"),
-        "undecided": verdicts.count("undecided"),
+        "local_mean": nan_mean(rows["local_accuracy"]),
+        "benefit": nan_mean(benefits),
+        **verdict_counts(rows["verdict"]),
         "above": sum(b > 1e-12 for b in benefits),
         "below": sum(b < -1e-12 for b in benefits),
         "ties": sum(abs(b) <= 1e-12 for b in benefits),
         "clients": len(rows),
         "repeats": len(trials),
         "estimate": "pooled" if pooled else "own",
-        "params_up": round(_mean(t.traffic.params_up for t in trials)),
-        "params_down": round(_mean(t.traffic.params_down for t in trials)),
+        "params_up": round(nan_mean(t.traffic.params_up for t in trials)),
+        "params_down": round(nan_mean(t.traffic.params_down for t in trials)),
         "traffic": {"up": trials[0].traffic.by_set("up"), "down": trials[0].traffic.by_set("down")},
         "epsilon": None,
     }
@@ -247,13 +225,10 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
         for name in trials[0].outcome.metrics
     }
     if pooled:
-        own = rows["own_verdict"]
         summary["own"] = {
-            "mean": _mean(rows["own_accuracy"]),
-            "local_mean": _mean(rows["own_local_accuracy"]),
-            "better_off": own.count("better off"),
-            "worse_off": own.count("worse off"),
-            "undecided": own.count("undecided"),
+            "mean": nan_mean(rows["own_accuracy"]),
+            "local_mean": nan_mean(rows["own_local_accuracy"]),
+            **verdict_counts(rows["own_verdict"]),
         }
     summary["metrics"] = {
         name: metrics.fairness(rows[name], n, lower_is_better=metrics.METRICS[name].lower_is_better)
@@ -261,6 +236,11 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
         if name != "accuracy"
     }
     return summary
+
+
+def verdict_counts(verdicts: Sequence[str]) -> dict[str, int]:
+    """How many clients are better off, worse off and undecided."""
+    return {name.replace(" ", "_"): verdicts.count(name) for name in VERDICTS}
 
 
 def _weights(fed: Federation) -> Tensor:
@@ -273,31 +253,25 @@ def _labels(fed: Federation, k: int, pool: Tensor) -> Tensor:
     """How many of each class a client trains on.
 
     Of a client so small that none of these is in the pool, all its labels are counted: its own test
-    examples are in the pool, so that it can always be judged.
+    examples are in the pool, so that it can always be verdict.
     """
     counts = torch.bincount(fed.y[fed.train.of(k)], minlength=fed.classes).cpu()
     if counts[pool].any():
         return counts
-    whole = torch.cat([fed.train.of(k), fed.val.of(k), fed.test.of(k)])
-    return torch.bincount(fed.y[whole], minlength=fed.classes).cpu()
+    rows = torch.cat([fed.train.of(k), fed.val.of(k), fed.test.of(k)])
+    return torch.bincount(fed.y[rows], minlength=fed.classes).cpu()
 
 
 def _pool(outcome: Outcome) -> Tensor:
     if outcome.pool is None:
-        raise RuntimeError("the pooled test set was not examined")
+        raise RuntimeError("the pooled test set was not evaluated")
     return outcome.pool
 
 
-def _fields(judged: Verdict, prefix: str = "") -> dict[str, Any]:
+def _fields(verdict: Verdict, prefix: str = "") -> dict[str, Any]:
     return {
-        f"{prefix}benefit": judged.benefit,
-        f"{prefix}low": judged.low,
-        f"{prefix}high": judged.high,
-        f"{prefix}verdict": judged.verdict,
+        f"{prefix}benefit": verdict.benefit,
+        f"{prefix}low": verdict.low,
+        f"{prefix}high": verdict.high,
+        f"{prefix}verdict": verdict.verdict,
     }
-
-
-def _mean(values: Any) -> float:
-    found = [float(v) for v in values]
-    live = [v for v in found if not math.isnan(v)]
-    return sum(live) / len(live) if live else math.nan

@@ -1,13 +1,13 @@
-"""Is a set of made examples any good, and does it give anybody away?
+"""Evaluation of synthetic data: how useful it is, and what it reveals about the clients.
 
-Judging sees everybody's data, which a server does not: it belongs to simulations, where it says
-what to expect of a method.
+The evaluation uses all clients' data, which a server does not have: it is for simulations, where it
+says what to expect of a method.
 
-- :func:`train_classifier`, :func:`accuracy`: a classifier that has seen the made examples alone.
+- :func:`train_classifier`, :func:`accuracy`: a classifier trained on the synthetic data alone.
 - :func:`frechet`: the distance of Heusel et al., *GANs trained by a two time-scale update rule*,
-  NIPS 2017, but on the features of a classifier of one's own, which must be named with it.
-- :func:`nearness`: are made examples nearer to what was trained on than to what was not?
-- :func:`membership`: can one tell from the made examples who was trained on?
+  NIPS 2017, but on the features of another classifier, which must be named with it.
+- :func:`nearness`: whether synthetic examples are nearer to training data than to held-out data.
+- :func:`membership`: whether the synthetic data reveals which examples were trained on.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from glocal.core.types import Params
 from glocal.nn.optim import adam
 from glocal.nn.task import Task
 
-PIECE = 2000
-"""Examples at once: bounds memory, changes nothing."""
-
+CHUNK = 2000
+"""Examples that are processed at once: bounds memory, changes nothing."""
 
 STEPS = 3000
-"""Mini-batches after which a classifier of made examples is taken as it is."""
+"""Mini-batches after which the training of a classifier ends, converged or not."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class TrainedClassifier:
     loss: float
     """Mean training loss of the last ten passes."""
     converged: bool
-    """Whether that was under what is enough; if not, the steps were used up."""
+    """Whether that loss was below the threshold; if not, the steps were used up."""
 
 
 def train_classifier(
@@ -58,10 +57,10 @@ def train_classifier(
     steps: int = STEPS,
     enough: float = 0.02,
 ) -> TrainedClassifier:
-    """The task's model, newly drawn and trained on these examples alone.
+    """Train the task's model from a new initialisation on these examples alone.
 
-    Adam, mini-batches of ``batch_size``, whole passes: until the mean training loss of ten in a row
-    is under ``enough``, or ``steps`` mini-batches are done.
+    The optimiser is Adam on mini-batches of ``batch_size``. Training ends when the mean training
+    loss of ten passes is below ``enough``, or after ``steps`` mini-batches, at the end of a pass.
     """
     task, opt = task.plain(), adam(lr)
     w = task.init(rng.fold(key, 0))
@@ -90,29 +89,29 @@ def accuracy(task: Task, w: Params, x: Tensor, y: Tensor) -> float:
     with torch.no_grad():
         hits = [
             (task.predict(w, a).argmax(-1) == b).sum()
-            for a, b in zip(torch.split(x, PIECE), torch.split(y, PIECE), strict=True)
+            for a, b in zip(torch.split(x, CHUNK), torch.split(y, CHUNK), strict=True)
         ]
     return int(torch.stack(hits).sum()) / max(1, len(x))
 
 
 def features(task: Task, w: Params, x: Tensor) -> Tensor:
-    """What the linear layer that is called last in a model reads, [n, d]: its penultimate layer."""
+    """The inputs of the linear layer that a model calls last, [n, d]: its penultimate layer."""
     module = copy.deepcopy(task.module).eval()
     read: list[Tensor] = []
     for layer in module.modules():
         if isinstance(layer, nn.Linear):
             layer.register_forward_pre_hook(lambda layer, given: read.append(given[0]))
-    found: list[Tensor] = []
+    chunks: list[Tensor] = []
     with torch.no_grad():
-        for piece in torch.split(x, PIECE):
+        for chunk in torch.split(x, CHUNK):
             read.clear()
-            functional_call(module, w, (piece,))
-            if not read or len(read[-1]) != len(piece):
+            functional_call(module, w, (chunk,))
+            if not read or len(read[-1]) != len(chunk):
                 raise GlocalError(
                     "this model calls no linear layer to take features from: use 'mlp', say."
                 )
-            found.append(read[-1].flatten(1))
-    return torch.cat(found)
+            chunks.append(read[-1].flatten(1))
+    return torch.cat(chunks)
 
 
 def frechet(a: Tensor, b: Tensor) -> float:
@@ -129,21 +128,21 @@ def frechet(a: Tensor, b: Tensor) -> float:
     return float(gap + ca.trace() + cb.trace() - 2 * cross)
 
 
-def nearness(made: Tensor, trained: Tensor, held_out: Tensor, key: Tensor) -> dict[str, float]:
-    """Of how many made examples the nearest real one was trained on.
+def nearness(synthetic: Tensor, trained: Tensor, held_out: Tensor, key: Tensor) -> dict[str, float]:
+    """The share of synthetic examples whose nearest real example was trained on.
 
-    Both pools are cut to one size, so 0.5 is what a set that copied nobody has. ``copies`` counts
-    made examples that are a training example to within a thousandth of the usual distance,
-    ``copies_of_held_out`` those of one that nobody trained on: where examples repeat, as in tables
-    of a few categories, there are such by chance.
+    Both pools have the same size, so the share is 0.5 for data that copies nothing. ``copies``
+    counts synthetic examples that equal a training example to within a thousandth of the usual
+    distance, and ``copies_of_held_out`` those that equal a held-out one: where examples repeat, as
+    in tables of a few categories, some do so by chance.
     """
     n = min(len(trained), len(held_out))
     some = trained[rng.permutation(rng.fold(key, 0), len(trained))[:n]]
     others = held_out[rng.permutation(rng.fold(key, 1), len(held_out))[:n]]
-    near, far = nearest(made, some), nearest(made, others)
+    near, far = nearest(synthetic, some), nearest(synthetic, others)
     usual = float(nearest(others[:500], some).median())
     copies, chance = (
-        int((nearest(made, all_of) <= 1e-3 * usual).sum()) for all_of in (trained, held_out)
+        int((nearest(synthetic, pool) <= 1e-3 * usual).sum()) for pool in (trained, held_out)
     )
     return {
         "nearer_to_trained": float(((near < far) + 0.5 * (near == far)).mean()),
@@ -158,15 +157,15 @@ def nearness(made: Tensor, trained: Tensor, held_out: Tensor, key: Tensor) -> di
     }
 
 
-def membership(made: Tensor, trained: Tensor, held_out: Tensor) -> dict[str, float]:
-    """An attacker calls those members to whom a made example is near: how often is it right?
+def membership(synthetic: Tensor, trained: Tensor, held_out: Tensor) -> dict[str, float]:
+    """A membership inference attack that predicts "member" where a synthetic example is near.
 
-    ``auc`` is the chance that a member is nearer than a non-member (0.5: nothing to be had),
-    ``advantage`` the largest difference of true and false alarms, ``tpr_at_1`` the share of members
-    found with one false alarm in a hundred.
+    ``auc`` is the chance that a member is nearer than a non-member (0.5: nothing is revealed),
+    ``advantage`` is the largest difference of true and false positive rates, and ``tpr_at_1`` is
+    the true positive rate at a false positive rate of 1 %.
     """
-    inside, outside = nearest(trained, made), nearest(held_out, made)
-    # Who is as near as another is called the same: only distances that occur are thresholds.
+    inside, outside = nearest(trained, synthetic), nearest(held_out, synthetic)
+    # Equal distances get equal predictions: only distances that occur are thresholds.
     thresholds = torch.unique(torch.cat([inside, outside]))
     tpr, fpr = (
         torch.searchsorted(some.sort().values, thresholds, right=True).double() / len(some)
@@ -185,11 +184,11 @@ def membership(made: Tensor, trained: Tensor, held_out: Tensor) -> dict[str, flo
 
 
 def nearest(a: Tensor, b: Tensor) -> Tensor:
-    """Distance of each of ``a`` to the nearest of ``b``."""
+    """The distance of each example of ``a`` to the nearest of ``b``."""
     flat = b.flatten(1)
     exact = "donot_use_mm_for_euclid_dist"  # a product of matrices would blur what is very near
-    pieces = torch.split(a.flatten(1), PIECE)
-    return torch.cat([torch.cdist(p, flat, compute_mode=exact).amin(1) for p in pieces])
+    chunks = torch.split(a.flatten(1), CHUNK)
+    return torch.cat([torch.cdist(c, flat, compute_mode=exact).amin(1) for c in chunks])
 
 
 def _root(matrix: Tensor) -> Tensor:

@@ -23,12 +23,12 @@ from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.evaluation.evaluate import Outcome, outcomes
+from glocal.evaluation.intervals import paired
 from glocal.evaluation.summary import (
     Table,
     Trial,
     against,
     client_table,
-    paired,
     pool_is_valid,
     summarise,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,8 @@ import torch
 
 from glocal.data.federation import Federation
 from glocal.evaluation import metrics
-from glocal.evaluation.summary import Table, pool_is_valid
+from glocal.evaluation.intervals import nan_mean
+from glocal.evaluation.summary import Table, pool_is_valid, verdict_counts
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def add_attack(rows: Table, summary: dict[str, Any], attack: str, found: Sequenc
     summary["honest"] = honest_summary(rows, summary, who)
     rates = [one.success for one in found if one.success is not None]
     if rates:
-        summary["honest"]["backdoor"] = _mean(
+        summary["honest"]["backdoor"] = nan_mean(
             rate for one in rates for k, rate in enumerate(one) if k not in who
         )
 
@@ -58,9 +58,7 @@ def honest_summary(
     accuracies = [[repeat[k] for k in left] for repeat in summary["accuracies"]]
     return {
         **{k: spread[k] for k in ("mean", "worst10")},
-        "better_off": verdicts.count("better off"),
-        "worse_off": verdicts.count("worse off"),
-        "undecided": verdicts.count("undecided"),
+        **verdict_counts(verdicts),
         "clients": len(left),
         "accuracies": accuracies,
         "values": {"accuracy": accuracies},
@@ -79,8 +77,3 @@ def chance(fed: Federation, malicious: Collection[int] = ()) -> float:
         if k not in malicious
     ]
     return float(torch.stack([s / s.sum() for s in shares]).mean(0).max())
-
-
-def _mean(values: Any) -> float:
-    live = [v for v in values if not math.isnan(v)]
-    return sum(live) / len(live) if live else math.nan

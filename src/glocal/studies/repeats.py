@@ -15,6 +15,7 @@ from glocal.core.errors import GlocalError
 from glocal.core.types import Params
 from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
+from glocal.evaluation.intervals import student
 from glocal.experiment.fit import Run, fit
 from glocal.experiment.repeat import Trained
 
@@ -38,16 +39,8 @@ def seed_of(seed: int, repeat: int) -> int:
 
 def interval(values: Sequence[float]) -> dict[str, Any]:
     """Mean over repeats and a t interval at 90 %; one repeat says nothing about the spread."""
-    mean = sum(values) / len(values)
-    found: dict[str, Any] = {"mean": mean, "low": None, "high": None, "values": list(values)}
-    if len(values) > 1:
-        from scipy.stats import t
-
-        n = len(values)
-        sd = (sum((v - mean) ** 2 for v in values) / (n - 1)) ** 0.5
-        half = float(t.ppf((1 + LEVEL) / 2, n - 1)) * sd / n**0.5
-        found |= {"low": mean - half, "high": mean + half}
-    return found
+    mean, low, high = student(values, LEVEL)
+    return {"mean": mean, "low": low, "high": high, "values": list(values)}
 
 
 def finished(run: Run) -> Trained:

@@ -27,7 +27,8 @@ from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome, outcomes
-from glocal.evaluation.summary import Trial, client_table, paired, pool_is_valid
+from glocal.evaluation.intervals import nan_mean, paired
+from glocal.evaluation.summary import Trial, client_table, pool_is_valid
 from glocal.experiment.repeat import Trained
 from glocal.training.loop import Progress, Training
 from glocal.training.sampling import Among, Fixed
@@ -99,18 +100,14 @@ def changed(fed: Federation, old: Outcome, new: Outcome, who: Sequence[int]) -> 
     """
     rows = client_table([Trial(fed, new, old, Traffic())])
     mine = [rows[k] for k in who]
-    pairs = torch.tensor([row["benefit"] for row in mine], dtype=torch.float64)
+    pairs = [row["benefit"] for row in mine]
     verdicts = [row["verdict"] for row in mine]
     return {
         "clients": [row["client"] for row in mine],
-        "before": _mean([row["local_accuracy"] for row in mine]),
-        "after": _mean([row["accuracy"] for row in mine]),
+        "before": nan_mean([row["local_accuracy"] for row in mine]),
+        "after": nan_mean([row["accuracy"] for row in mine]),
         "change": paired(pairs, 0.90, "clients"),
         "better": verdicts.count("better off"),
         "worse": verdicts.count("worse off"),
         "lower": sum(row["benefit"] < -1e-12 for row in mine),
     }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

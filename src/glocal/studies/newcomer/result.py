@@ -6,10 +6,9 @@ its yardstick, an old client's against what it had before, both on the same test
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch import Tensor
 from glocal.evaluation import paired_test
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
+from glocal.evaluation.intervals import student
 from glocal.evaluation.summary import Table, Trial, accuracies, client_table, pool_is_valid
 from glocal.experiment.repeat import Trained
 from glocal.studies.newcomer.arrival import Parts
@@ -140,7 +140,7 @@ def _rows(found: Sequence[Seen], clients: Table) -> Table:
 def _summary(rows: Table, clients: Table, found: Sequence[Seen]) -> dict[str, Any]:
     stages = {row["stage"]: row for row in rows}
     by_seed = [s.change() for s in found]
-    low, high = interval(by_seed)
+    _, low, high = student(by_seed, LEVEL)
     every = paired_test.compare_repeats([_everybody(s) for s in found], LEVEL)
     verdicts = clients["verdict"]
     return {
@@ -174,14 +174,3 @@ def _everybody(s: Seen) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     weight = torch.repeat_interleave(1.0 / n.double(), n)
     after, before = (torch.cat(s.old[when].own) for when in ("after", "before"))
     return s.parts.old.test.rows, after, before, weight
-
-
-def interval(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """Student's 90 % interval for the mean of what several seeds gave; none of a single one."""
-    from scipy import stats
-
-    n = len(values)
-    if n < 2:
-        return None, None
-    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * stdev(values) / math.sqrt(n)
-    return fmean(values) - half, fmean(values) + half
