@@ -1,7 +1,7 @@
-"""What went wrong, in one sentence that says what to do.
+"""Errors whose message is one sentence that says what to do.
 
-The command line prints the message of a :class:`GlocalError` and exits with code 2; it never shows
-a traceback for one. Everything else that is raised is a defect of ours and exits with code 1.
+The command line prints the message of a :class:`GlocalError` and exits with code 2, without a
+traceback. Every other exception is a defect of this package and exits with code 1.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ import difflib
 from collections.abc import Iterable
 
 LONGEST = 80
-"""Characters of a user's text that a sentence repeats."""
+"""The number of characters of a user's value that a message repeats."""
 
 
 class GlocalError(ValueError):
-    """Input that cannot be used: the message is one sentence with the remedy in it."""
+    """Input is invalid; the message is one sentence with the remedy in it."""
 
     def __init__(self, message: str) -> None:
-        # A name in somebody's file may hold the end of a line; the sentence stays on one.
+        # A name in a user's file may contain a line break; the message stays on one line.
         super().__init__(" ".join(message.split()))
 
 
 class ClientError(GlocalError):
-    """Something failed inside one client: the message names the client and the stage."""
+    """Training failed at one client; the message names the client and the stage."""
 
 
 class NoRoomError(GlocalError):
-    """Something could not be written: once there is room, a run can go on."""
+    """A file could not be written; once there is space, the run can be resumed."""
 
 
 class Interrupted(Exception):  # noqa: N818 - nothing went wrong
-    """Somebody asked to stop: the message says how to go on."""
+    """The user stopped the run; the message says how to resume it."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -38,16 +38,16 @@ class Interrupted(Exception):  # noqa: N818 - nothing went wrong
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> GlocalError:
-    """The error for a name nobody registered, with the nearest known name if one is near."""
+    """The error for a name that is not registered, with the most similar known name."""
     names = sorted(known)
-    # Comparing takes time that grows with the length, and nothing is near a very long name.
+    # The comparison takes time that grows with the length, and no name is similar to a long one.
     near = difflib.get_close_matches(str(name).lower()[:LONGEST], names, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return GlocalError(f"unknown {kind} {shown(name)}: {hint}known are {', '.join(names)}.")
 
 
 def shown(value: object) -> str:
-    """A value as a sentence repeats it: not too much of it."""
+    """A value as a message repeats it, shortened."""
     try:
         text = repr(value)
     except ValueError:  # Python does not write integers of thousands of digits

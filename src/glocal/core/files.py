@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and values as JSON and TOML hold them."""
+"""Files that are written atomically, and values as JSON and TOML hold them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from glocal.core.errors import GlocalError, NoRoomError
 
 
 def write(path: Path, content: bytes) -> None:
-    """Whole or not at all: write beside, flush to disk, rename."""
-    beside = path.with_name(f".{path.name}.part")
+    """Write atomically: write a temporary file, flush it to disk, rename it."""
+    temporary = path.with_name(f".{path.name}.part")
     try:
-        with beside.open("wb") as file:
+        with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        temporary.replace(path)
         flush_folder(path.parent)
     except OSError as error:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise no_room(path, error) from error
 
 
 def make_folder(folder: Path) -> Path:
-    """Make a folder, or take the one that is there."""
+    """Make a folder unless it exists."""
     if folder.exists() and not folder.is_dir():
         raise GlocalError(f"the output folder {folder} is a file: choose another name.")
     try:
@@ -55,7 +55,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def no_room(path: Path, error: OSError) -> NoRoomError:
-    """The error for what cannot be written."""
+    """The error for a file that cannot be written."""
     return NoRoomError(f"{path} cannot be written ({error.strerror}): is there room?")
 
 
@@ -65,7 +65,7 @@ def dump(value: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold; numbers that are not finite become null."""
+    """The value as JSON can hold it; numbers that are not finite become null."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -1,8 +1,8 @@
-"""What the machine has: how many bytes of memory a run may still take.
+"""How many bytes of memory a run may still take on this machine.
 
-On a CPU that is the least of what the system says is available, what the control groups of the
-process (a container's, a scheduler's) leave, and what its limit on address space leaves. Where
-nothing can be known the answer is none, and nothing is refused.
+On a CPU that is the least of what the system reports as available, what the control groups of the
+process (of a container or a scheduler) leave, and what the limit on address space leaves. The
+result is None where nothing is known.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import torch
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 UNLIMITED = 1 << 60
-"""Version 1 of control groups says so much where there is no limit."""
+"""Control groups of version 1 report at least this many bytes if there is no limit."""
 
 
 def available(device: torch.device | str = "cpu", root: Path = Path("/")) -> int | None:
-    """Bytes that can still be taken on a device; ``root`` is where the system's files are."""
+    """The bytes that can still be allocated on a device; ``root`` is for tests."""
     device = torch.device(device)
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
@@ -29,7 +29,7 @@ def available(device: torch.device | str = "cpu", root: Path = Path("/")) -> int
 
 
 def _system(proc: Path) -> int | None:
-    """``MemAvailable``: free, or in use for what can be dropped."""
+    """``MemAvailable``: memory that is free or used for caches."""
     for line in _text(proc / "meminfo").splitlines():
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
@@ -38,8 +38,8 @@ def _system(proc: Path) -> int | None:
 
 
 def _control_groups(proc: Path, groups: Path) -> list[int | None]:
-    """What is left in each group the process is in, of both versions, up to the root."""
-    found: list[int | None] = []
+    """The bytes left in each control group of the process, of both versions, up to the root."""
+    left: list[int | None] = []
     for line in _text(proc / "self" / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -49,27 +49,27 @@ def _control_groups(proc: Path, groups: Path) -> list[int | None]:
             stat = ("total_cache", "total_shmem")
         else:
             continue
-        # Inside a container the path may be the host's: what is not there is passed over.
-        here = top / path.strip("/")
-        for group in (here, *here.parents):
-            found.append(_left(group, limit, used, stat))
+        # Inside a container the path may be the host's: groups that do not exist are skipped.
+        deepest = top / path.strip("/")
+        for group in (deepest, *deepest.parents):
+            left.append(_left(group, limit, used, stat))
             if group == top:
                 break
-    return found
+    return left
 
 
 def _left(group: Path, limit: str, used: str, files: tuple[str, str]) -> int | None:
-    """The limit less what is used; files kept in memory can be dropped, but for shared memory."""
-    most, now = _number(group / limit), _number(group / used)
-    if most is None or now is None or most >= UNLIMITED:
+    """The limit less what is used; cached files can be dropped, but not shared memory."""
+    most, taken = _number(group / limit), _number(group / used)
+    if most is None or taken is None or most >= UNLIMITED:
         return None
     stat = dict(line.split(" ", 1) for line in _text(group / "memory.stat").splitlines())
     cached, shared = (int(stat.get(name, 0)) for name in files)
-    return most - max(0, now - (cached - shared))
+    return most - max(0, taken - (cached - shared))
 
 
 def _address_space(proc: Path) -> int | None:
-    """What a limit on address space (``ulimit -v``) leaves."""
+    """The bytes that a limit on address space (``ulimit -v``) leaves."""
     try:
         import resource
     except ImportError:  # pragma: no cover - there is none on this system
@@ -87,7 +87,7 @@ def _number(path: Path) -> int | None:
 
 
 def _text(path: Path) -> str:
-    """The file, or nothing where it cannot be read."""
+    """The content of a file, or "" if it cannot be read."""
     try:
         return path.read_text()
     except OSError:

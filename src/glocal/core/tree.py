@@ -12,7 +12,7 @@ from glocal.core.types import Params, Tree
 
 
 def map(f: Callable[..., Any], tree: Tree, *rest: Tree) -> Tree:  # noqa: A001
-    """``f`` on the leaves of trees of one structure."""
+    """Apply ``f`` to the leaves of trees of the same structure."""
     return {
         k: map(f, v, *(r[k] for r in rest)) if isinstance(v, dict) else f(v, *(r[k] for r in rest))
         for k, v in tree.items()
@@ -51,7 +51,7 @@ def _branches(tree: Tree) -> Tree:
 
 
 def structure(tree: Tree) -> Any:
-    """Names, shapes and dtypes: equal for two trees that can stand for each other."""
+    """The names, shapes and dtypes of a tree: equal for trees that are interchangeable."""
     return {
         k: structure(v) if isinstance(v, dict) else (tuple(v.shape), v.dtype)
         for k, v in tree.items()
@@ -59,7 +59,7 @@ def structure(tree: Tree) -> Any:
 
 
 def stack(trees: Sequence[Tree]) -> Tree:
-    """One tree whose leaves have a new first dimension."""
+    """Stack trees into one whose leaves have a new first dimension."""
     return map(lambda *xs: torch.stack(xs), trees[0], *trees[1:])
 
 
@@ -69,7 +69,7 @@ def row(tree: Tree, i: Any) -> Tree:
 
 
 def cat(trees: Sequence[Tree]) -> Tree:
-    """Trees joined along the first dimension."""
+    """Concatenate trees along the first dimension."""
     return map(lambda *xs: torch.cat(xs), trees[0], *trees[1:])
 
 
@@ -105,7 +105,7 @@ def zeros(tree: Tree) -> Tree:
 def dot(a: Params, b: Params) -> Tensor:
     """``⟨a, b⟩`` over all leaves as one vector."""
     products = dict(flatten(map(lambda x, y: (x * y).sum(), a, b)))
-    # In the order of names: a tree that was saved and loaded may have another, and so another sum.
+    # In the order of names: a tree that was saved and loaded may have another order and rounding.
     terms = [products[name] for name in sorted(products)]
     return torch.stack(terms).sum() if terms else torch.zeros(())
 
@@ -134,7 +134,7 @@ def row_sq_norms(
 
 
 def norm(a: Params) -> Tensor:
-    """``‖a‖`` over all leaves as one vector, of floats; not for what is vmapped."""
+    """``‖a‖`` over all leaves as one vector; it cannot be vmapped."""
     if not a:
         return torch.zeros(())
     named = dict(flatten(a))
@@ -144,5 +144,5 @@ def norm(a: Params) -> Tensor:
 
 
 def count(tree: Tree) -> int:
-    """How many numbers the leaves hold."""
+    """The number of elements of all leaves."""
     return sum(x.numel() for x in leaves(tree))

@@ -34,24 +34,24 @@ ClientState = Tree
 Carry = Tree
 
 Downlink = Tree
-"""``params`` (the shared ones), ``round`` and ``lr`` (the schedule's factor), and what the
-method's memory broadcasts. Scalars are tensors, so that a compiled step is not traced again."""
+"""The server's message: ``params`` (the shared ones), ``round``, ``lr`` (the schedule's factor) and
+what the server memory broadcasts. Scalars are tensors: a compiled step is not traced again."""
 
 
 @dataclass(frozen=True)
 class Uplink:
-    """What a cohort of clients sends, stacked: the first dimension of every leaf is the client."""
+    """The messages of a cohort, stacked: the first dimension of every leaf is the client."""
 
     ids: Tensor
-    """Which clients, as indices into the federation."""
+    """The clients, as indices into the federation."""
     n: Tensor
-    """Training examples of each."""
+    """The number of training examples of each."""
     update: Params
-    """New minus received shared parameters."""
+    """The new shared parameters minus the received ones."""
     loss: Tensor | None
-    """Loss of the received model on each client's training data, if the weighting asked for it."""
+    """The received model's loss on each client's training data, if the weighting needs it."""
     extra: Tree
-    """What else the method sends (SCAFFOLD's change of control variate)."""
+    """Whatever else the method sends (SCAFFOLD's change of the control variate)."""
 
     def subset(self, chosen: Any) -> Uplink:
         """What some of the cohort send, in the order of ``chosen`` (a mask, or positions)."""

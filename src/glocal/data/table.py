@@ -14,11 +14,11 @@ from glocal.data import validation as check
 from glocal.data.validation import Array
 
 MOST_WORDS = 1000
-"""A column of more distinct words than this is an id or free text, not a category."""
+"""A column with more distinct words is an id or free text, not a category."""
 
 
 def is_table(x: Any) -> bool:
-    """Whether ``x`` has named columns. A DataFrame is told by its looks: pandas is not imported."""
+    """Whether ``x`` has named columns. A DataFrame is recognised without importing pandas."""
     return isinstance(x, Mapping) or (hasattr(x, "columns") and hasattr(x, "__getitem__"))
 
 
@@ -48,18 +48,18 @@ def column(table: Mapping[str, Array], name: str, what: str) -> Array:
 
 
 def listed(names: Iterable[str]) -> str:
-    """The first of the columns, as a sentence names them."""
-    some = list(names)
-    more = f" and {len(some) - 20} more" if len(some) > 20 else ""
-    return ", ".join(name[:LONGEST] for name in some[:20]) + more
+    """The names of the first columns, for a message."""
+    every = list(names)
+    more = f" and {len(every) - 20} more" if len(every) > 20 else ""
+    return ", ".join(name[:LONGEST] for name in every[:20]) + more
 
 
 def encode(
     table: Mapping[str, Array],
 ) -> tuple[Tensor, Tensor, list[str], list[tuple[int, int]]]:
-    """Features [n, d] in float64, which of the d are numbers, the names of all d, categories.
+    """Features [n, d] in float64, which columns are numeric, their names, and the categories.
 
-    A category is from where to where (exclusive) its one-hot columns are.
+    A category is the range (start, end) of its one-hot columns.
     """
     if not table:
         raise GlocalError("no columns are left as features: give some beside label and client.")
@@ -89,7 +89,7 @@ def encode(
 
 
 def _filled(name: str, values: Array) -> Array:
-    """The column as numbers or as words, with no cell missing or infinite."""
+    """The column as numbers or as text, after a check for missing or infinite cells."""
     if values.dtype.kind in "biuf":
         with np.errstate(over="ignore"):
             bad = ~np.isfinite(values.astype(np.float32))

@@ -1,7 +1,7 @@
-"""Keyed augmentation: the same key gives the same crops and flips, whichever engine runs.
+"""Keyed augmentation: the same key gives the same crops and flips in every engine.
 
-Each function takes a batch of inputs ``[B, C, H, W]`` and a key. Every example draws from its own
-place in the key's sequence, so padding a batch changes nothing for the examples before it.
+Each function takes a batch of inputs ``[B, C, H, W]`` and a key. Every example has its own position
+in the key's sequence, so padding a batch does not change the examples before it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glocal.core.validation import integer
 from glocal.nn.task import Augment
 
 WIDEST = 256
-"""Pixels that a crop may pad; more would leave little of most images."""
+"""The largest padding of a crop; more would leave little of most images."""
 
 
 def flip() -> Augment:
@@ -33,7 +33,7 @@ def flip() -> Augment:
 
 
 def crop(pad: int = 4) -> Augment:
-    """Pad each image with zeros and cut a window of the old size at a random place."""
+    """Pad each image with zeros and crop a window of the old size at a random position."""
     integer(pad, "crop's pad", 0, WIDEST)
 
     def apply(x: Tensor, key: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ def crop(pad: int = 4) -> Augment:
 
 
 def rotate() -> Augment:
-    """Turn each (square) image by a random multiple of 90 degrees."""
+    """Rotate each (square) image by a random multiple of 90 degrees."""
 
     def apply(x: Tensor, key: Tensor) -> Tensor:
         _check_images("rotate", x)
@@ -81,7 +81,7 @@ def _shape(x: Tensor) -> list[int]:
 
 
 def chain(*steps: Augment) -> Augment:
-    """One after the other, each with a key of its own."""
+    """Apply augmentations one after the other, each with a key of its own."""
 
     def apply(x: Tensor, key: Tensor) -> Tensor:
         for i, each in enumerate(steps):

@@ -1,6 +1,6 @@
-"""Where files lie: a folder, plain or gzipped; a tar archive; a Debian package.
+"""Files in a folder (plain or gzipped), a tar archive or a Debian package.
 
-Files are read into memory by name. Nothing is ever written under a name an archive brought.
+Files are read into memory by name. Nothing is ever written under a name from an archive.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from typing import IO, cast
 from glocal.core.errors import GlocalError
 
 LARGEST = 64 * 2**20
-"""Bytes of one file: more than any that is wanted has. A small one may unpack to no more."""
+"""The largest file in bytes, also after decompression; no file of a known data set is larger."""
 
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
 
 
 def in_folder(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
-    """Those of the named files that are there, as they are or with ``.gz``."""
-    found = {}
+    """The contents of those named files that exist, plain or with ``.gz``."""
+    contents = {}
     for name in names:
         for path in (folder / name, folder / f"{name}.gz"):
             if path.is_file():
-                found[name] = _read(path)
+                contents[name] = _read(path)
                 break
-    return found
+    return contents
 
 
 def listed(folder: Path, names: Sequence[str]) -> list[str]:
-    """The names of those that are there, without reading them."""
+    """The names of those files that exist, without reading them."""
     return [n for n in names if (folder / n).is_file() or (folder / f"{n}.gz").is_file()]
 
 
 def in_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:
-    """Those of the named files that are in a ``.tar.gz``, ``.tgz`` or ``.deb``, at any depth."""
-    found = {}
+    """The contents of those named files in a ``.tar.gz``, ``.tgz`` or ``.deb``, at any depth."""
+    contents = {}
     try:
         with path.open("rb") as file:
             stream = _data_of_deb(file) if path.suffix == ".deb" else file
@@ -53,12 +53,12 @@ def in_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:
                     content = archive.extractfile(member)
                     if content is not None:
                         zipped = inside.suffix == ".gz"
-                        found[name] = _bounded(_unzipped(content) if zipped else content, name)
+                        contents[name] = _bounded(_unzipped(content) if zipped else content, name)
     except UNREADABLE:
         raise GlocalError(
             f"{path.name} is not a readable archive: it is cut off or damaged; fetch it again."
         ) from None
-    return found
+    return contents
 
 
 def _read(path: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""Arrays that were fetched and checked, kept for the next time: one ``.npz`` a data set."""
+"""The cache of downloaded and verified arrays: one ``.npz`` file per data set."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def folder() -> Path:
 
 
 def kept(name: str, check: Callable[[Arrays], None]) -> Arrays | None:
-    """The arrays of a data set, or None: if there are none, or if ``check`` raises, and it says so.
+    """The cached arrays of a data set, or None if there are none or ``check`` raises.
 
     Args:
         name: of the data set.
-        check: raises unless the arrays are what they should be.
+        check: raises if the arrays are not valid; a note then says that the cache is damaged.
     """
     path = folder() / f"{name}.npz"
     if not path.is_file():
@@ -45,7 +45,7 @@ def kept(name: str, check: Callable[[Arrays], None]) -> Arrays | None:
 
 
 def keep(name: str, arrays: Arrays) -> None:
-    """Write a data set's arrays. The file has its name only once it is whole."""
+    """Write a data set's arrays to the cache, atomically."""
     where = folder()
     part = where / f"{name}-{uuid.uuid4().hex}.part"
     try:

@@ -1,4 +1,4 @@
-"""What a data set hands to ``federation``, and what a listing says of it."""
+"""The types of a data set: its content, and its entry in the registry."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What ``federation`` takes: arrays, or a table and the names of two of its columns."""
+    """The arguments of ``federation``: arrays, or a table and the names of two of its columns."""
 
     x: Any
     y: Any
     clients: Any = None
-    """The natural clients, if the data has some."""
+    """The clients that the data comes with, if any."""
     classes: int | None = None
     central: tuple[Any, Any] | None = None
     """Features and labels of an official test set that belongs to no client."""
@@ -22,10 +22,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set under its name."""
+    """A data set of the registry."""
 
     make: Callable[..., Source]
     """Its arguments are those a user may give in brackets, as in ``mnist(examples=6000)``."""
     licence: str
     origin: str
-    """Where it comes from if it is not there yet."""
+    """Where it is downloaded from."""

