@@ -134,9 +134,8 @@ def test_correct_is_what_accuracy_averages() -> None:
     share = correct(logits.view(15, 4, 7), y.view(15, 4))
     assert share.shape == (15,)
     assert float(share.mean()) == pytest.approx(accuracy(logits, y))
-    mask = torch.tensor([[1.0, 1, 0, 0], [0, 0, 0, 0]])
     hits = torch.eye(2)[torch.tensor([[0, 1, 0, 0], [0, 0, 0, 0]])]
-    assert correct(hits, torch.zeros(2, 4, dtype=torch.long), mask).tolist() == [0.5, 0.0]
+    assert correct(hits, torch.zeros(2, 4, dtype=torch.long)).tolist() == [0.75, 1.0]
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.spec import parse_call
 
 LARGEST = 1 << 63
 """Integers below this fit a tensor."""
@@ -187,6 +188,22 @@ def check_call(
         if key in kinds:
             example = _example(name, kinds, parameters, key)
             check(f"in {name}, {key}", value, kinds[key], f": write {example}")
+
+
+def build(kind: str, registry: Mapping[str, Callable[..., Any]], spec: str, *first: Any) -> Any:
+    """Call the entry that a spec names, such as ``crop(4)``, with its arguments checked.
+
+    Args:
+        kind: what the entries are called, for messages.
+        registry: the entries by name.
+        spec: a name, with settings in brackets if it takes any.
+        first: the positional-only arguments, which come from the caller.
+    """
+    name, args, kwargs = parse_call(spec)
+    if name not in registry:
+        raise unknown(kind, name, registry)
+    check_call(name, registry[name], args, kwargs)
+    return registry[name](*first, *args, **kwargs)
 
 
 @cache

@@ -21,8 +21,8 @@ from torch.nn.functional import affine_grid, grid_sample
 
 from glocal.core import rng
 from glocal.core.errors import GlocalError, shown, unknown
-from glocal.core.spec import Call, parse_call
-from glocal.core.validation import check_call, integer, real
+from glocal.core.spec import Call
+from glocal.core.validation import build, integer, real
 from glocal.data.split import keyed
 from glocal.data.unsplit import UnsplitData
 
@@ -98,11 +98,8 @@ TRANSFORMS: dict[str, Callable[..., Transform]] = {
 
 def parse(spec: str) -> Transform:
     """The transform of a spec."""
-    name, args, kwargs = parse_call(spec)
-    if name not in TRANSFORMS:
-        raise unknown("transform", name, TRANSFORMS)
-    check_call(name, TRANSFORMS[name], args, kwargs)
-    return replace(TRANSFORMS[name](*args, **kwargs), spec=spec)
+    transform: Transform = build("transform", TRANSFORMS, spec)
+    return replace(transform, spec=spec)
 
 
 def apply(data: UnsplitData, transforms: Iterable[str | Transform]) -> UnsplitData:

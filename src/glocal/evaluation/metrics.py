@@ -41,21 +41,10 @@ class Metric:
         return self.function(logits, y, weight)
 
 
-def correct(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Whether each example's label comes first, [n]; of a sequence, the share of its positions.
-
-    Args:
-        logits: [n, C], or [n, T, C] for sequences.
-        y: [n] or [n, T].
-        weight: For sequences only, [n, T]: what each position counts for (0 for padding). A
-            sequence of nothing but padding has nothing right: leave it out of any comparison.
-    """
+def correct(logits: Tensor, y: Tensor) -> Tensor:
+    """Whether each example's label comes first, [n]; of a sequence, the share of its positions."""
     hit = (logits.argmax(-1) == y).to(torch.float64)
-    if hit.dim() == 1:
-        return hit
-    w = torch.ones_like(hit) if weight is None else weight.to(hit)
-    total = w.sum(-1)
-    return (hit * w).sum(-1) / torch.where(total > 0, total, 1.0)
+    return hit if hit.dim() == 1 else hit.mean(-1)
 
 
 def accuracy(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:

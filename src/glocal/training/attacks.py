@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from glocal.core import rng, tree
-from glocal.core.errors import GlocalError, unknown
+from glocal.core.errors import GlocalError
 from glocal.core.spec import parse_call
 from glocal.core.types import Params, Uplink
-from glocal.core.validation import check_call, positive, real
+from glocal.core.validation import build, positive, real
 from glocal.data.federation import Federation
 from glocal.data.split import keyed
 from glocal.training import poisoning as poison
@@ -253,11 +253,8 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
 
 def parse(spec: str) -> Attack:
     """The attack that a spec spells."""
-    name, args, kwargs = parse_call(spec)
-    if name not in ATTACKS:
-        raise unknown("attack", name, ATTACKS)
-    check_call(name, ATTACKS[name], args, kwargs)
-    return replace(ATTACKS[name](*args, **kwargs), spec=spec)
+    attack: Attack = build("attack", ATTACKS, spec)
+    return replace(attack, spec=spec)
 
 
 def with_share(spec: str, share: float) -> str:

@@ -12,11 +12,9 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from glocal.core.errors import GlocalError, unknown
-from glocal.core.spec import parse_call
-from glocal.core.validation import check_call
-from glocal.nn.models.cnn import cnn
-from glocal.nn.models.lenet import lenet
+from glocal.core import validation
+from glocal.core.errors import GlocalError
+from glocal.nn.models.cnn import cnn, lenet
 from glocal.nn.models.lstm import char_lstm, word_lstm
 from glocal.nn.models.mlp import logistic, mlp
 from glocal.nn.models.mobilenet import mobilenet
@@ -56,17 +54,13 @@ def build(spec: str, *, input_shape: tuple[int, ...], classes: int, seed: int = 
     Raises:
         GlocalError: If there is no such model, it has no such argument, or does not fit the input.
     """
-    name, args, kwargs = parse_call(spec)
-    if name not in REGISTRY:
-        raise unknown("model", name, REGISTRY)
     shape = tuple(input_shape)
     if not shape or min(shape) < 1 or classes < 1:
         raise GlocalError(
             f"no model fits inputs of shape {shape} and {classes} classes: give at least one "
             "feature and one class."
         )
-    builder = REGISTRY[name]
-    check_call(name, builder, args, kwargs)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return builder(shape, classes, *args, **kwargs)
+        model: nn.Module = validation.build("model", REGISTRY, spec, shape, classes)
+    return model
