@@ -26,9 +26,9 @@ import torch
 
 import glocal
 from glocal.core import tree
-from glocal.experiment.config import Order
-from glocal.methods import resolve
-from glocal.slots.method import as_plan
+from glocal.experiment import setup as setups
+from glocal.experiment.config import Config
+from glocal.experiment.runner import runner_of
 
 CLIENTS = tuple(10**power for power in range(2, 7))
 SAMPLED = (100, 1000)
@@ -82,10 +82,10 @@ def measured(
 ) -> dict[str, Any]:
     """One case: milliseconds and megabytes."""
     torch.set_num_threads(1)
-    order = Order(model="logistic", rounds=10**6, sampled=sampled, states=states)
-    here = order.place(data(clients), 0)
+    order = Config(model="logistic", rounds=10**6, sampled=sampled, states=states)
+    here = setups.make(order, data(clients), 0)
     held = memory("VmRSS")
-    training = order.training(as_plan(resolve(method)), here)
+    training = runner_of("method", method).check(order, here)
     progress = training.begin(here.task.params)
     if seen:
         one = training.make(progress, training.halves[0])(0)

@@ -27,9 +27,9 @@ import torch
 
 import glocal
 from glocal.core import rng, tree
-from glocal.experiment.config import Order
-from glocal.methods import resolve
-from glocal.slots.method import as_plan
+from glocal.experiment import setup as setups
+from glocal.experiment.config import Config
+from glocal.experiment.runner import runner_of
 from glocal.training.loop import Progress, Training
 
 MODEL, METHOD = "mlp(512, 256, 256, 128)", "ditto(lr=0.05, epochs=1)"
@@ -109,9 +109,9 @@ def both(clients: int, sampled: int, turns: int, engine: str) -> None:
 
 
 def begun(clients: int, sampled: int, states: str, engine: str) -> tuple[Training, Progress]:
-    order = Order(model=MODEL, rounds=10**6, sampled=sampled, states=states, engine=engine)
-    here = order.place(data(clients), 0)
-    training = order.training(as_plan(resolve(METHOD)), here)
+    order = Config(model=MODEL, rounds=10**6, sampled=sampled, states=states, engine=engine)
+    here = setups.make(order, data(clients), 0)
+    training = runner_of("method", METHOD).check(order, here)
     return training, training.begin(here.task.params)
 
 

@@ -52,7 +52,7 @@ class Case:
         small = "--clients 30 --partition iid --model mlp(16) --rounds 6 --sampled 4 --seed 3"
         options = f"{small} --jobs 1 --checkpoint-every 1 --engine {self.engine} --out {out}"
         options += f" --states {states}"
-        return ["run", self.method, "--yardstick", "local(lr=0.1,max_epochs=3)", *options.split()]
+        return ["run", self.method, "--baseline", "local(lr=0.1,max_epochs=3)", *options.split()]
 
 
 def main() -> int:
@@ -149,13 +149,13 @@ def ready() -> None:
     import glocal
     import glocal.cli.app
     import glocal.cli.commands.training
-    import glocal.runs.parallel
-    from glocal.runs.settings import Settings
+    import glocal.experiment.parallel
+    from glocal.experiment.config import Config
 
     torch.set_num_threads(1)
     # The first vectorised call loads a good part of torch.
-    fed = Settings(clients=30, partition="iid").federation()
-    glocal.fit("fedavg", fed, model="mlp(16)", rounds=1, yardstick="local(lr=0.1,max_epochs=1)")
+    fed = Config(clients=30, partition="iid").federation()
+    glocal.fit("fedavg", fed, model="mlp(16)", rounds=1, baseline="local(lr=0.1,max_epochs=1)")
 
 
 def child(command: list[str], before: Callable[[], None] = lambda: None) -> int:

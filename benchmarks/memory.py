@@ -20,9 +20,9 @@ from typing import Any
 
 import glocal
 from glocal.core import rng
-from glocal.experiment.config import Order
-from glocal.methods import resolve
-from glocal.slots.method import as_plan
+from glocal.experiment import setup as setups
+from glocal.experiment.config import Config
+from glocal.experiment.runner import memory_needed, runner_of
 
 CASES: tuple[tuple[str, str, str, int, int], ...] = (
     # method, model, engine, clients, clients in a round
@@ -68,14 +68,14 @@ def measured(spec: str, model: str, engine: str, clients: int, sampled: int) -> 
     """The estimate, how long it took, and by how much the process grew."""
     rates = "" if clients < 1000 else "lr=0.1, "  # one for all is enough to be waited for
     yardstick = f"local({rates}max_epochs=2)"
-    settings: dict[str, Any] = {"rounds": 2, "engine": engine, "yardstick": yardstick}
+    settings: dict[str, Any] = {"rounds": 2, "engine": engine, "baseline": yardstick}
     # What is loaded once (parts of torch, threads) is no part of what a run takes.
     glocal.fit(spec, data(4), model="mlp(8)" if "mlp" in model else model, **settings)
     fed = data(clients)
-    order = Order(model=model, sampled=sampled, **settings)
-    here, plan = order.place(fed, 0), as_plan(resolve(spec))
+    order = Config(model=model, sampled=sampled, **settings)
+    here = setups.make(order, fed, 0)
     began = time.perf_counter()
-    need = order.needs(plan, here)
+    need = memory_needed(order, runner_of(spec, spec), here)
     ms = 1000 * (time.perf_counter() - began)
     assert need is not None
     del here

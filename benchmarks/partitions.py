@@ -15,10 +15,9 @@ import sys
 import torch
 from scipy import stats
 
-from glocal.core.progress import silent
+from glocal.experiment.config import Config
+from glocal.experiment.fit import train_all
 from glocal.report.tables import table
-from glocal.runs.parallel import train_all
-from glocal.runs.settings import Settings
 
 PERSONAL = [
     "fedavg",
@@ -45,8 +44,8 @@ def main() -> None:
     means: dict[str, list[float]] = {spec: [] for spec in asked.methods}
     for seed in range(asked.seeds):
         print(f"seed {seed}", file=sys.stderr)
-        settings = Settings(partition=asked.partition, rounds=asked.rounds, seed=seed)
-        for spec, run in train_all(asked.methods, settings, settings.federation(), silent):
+        settings = Config(partition=asked.partition, rounds=asked.rounds, seed=seed)
+        for spec, run in train_all(asked.methods, settings, settings.federation()):
             means[spec].append(run.summary["mean"])
     base = torch.tensor(means[asked.methods[0]])
     rows = []

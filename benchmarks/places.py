@@ -17,9 +17,9 @@ import torch
 
 import glocal
 from glocal.core import tree
-from glocal.experiment.config import Order
-from glocal.methods import resolve
-from glocal.slots.method import as_plan
+from glocal.experiment import setup as setups
+from glocal.experiment.config import Config
+from glocal.experiment.runner import runner_of
 from glocal.training.client_state import placement as storage
 
 PLACES = ("device", "host", "disk")
@@ -42,7 +42,7 @@ def main() -> None:
     fed = glocal.federation(x, y, clients=torch.arange(n) // EXAMPLES, classes=CLASSES)
     runs = {}
     for place in PLACES:
-        order = Order(
+        order = Config(
             model=chosen.model,
             rounds=10**6,
             sampled=chosen.sampled,
@@ -50,8 +50,8 @@ def main() -> None:
             states=place,
             engine="vectorised",
         )
-        here = order.place(fed, 0)
-        training = order.training(as_plan(resolve("ditto(epochs=1)")), here)
+        here = setups.make(order, fed, 0)
+        training = runner_of("method", "ditto(epochs=1)").check(order, here)
         runs[place] = training, training.begin(here.task.params)
     one = 4 * tree.count(runs["device"][0].task.params)
     by_rule = storage.rule(chosen.clients * one, device)

@@ -20,9 +20,8 @@ from pathlib import Path
 import torch
 
 import glocal
-from glocal.experiment.config import Order
-from glocal.methods import resolve
-from glocal.slots.method import as_plan
+from glocal.experiment.config import Config
+from glocal.experiment.runner import Callbacks, run_seed, runner_of
 from glocal.training.checkpoint import Keeping
 from glocal.training.loop import Progress
 
@@ -52,16 +51,16 @@ def soaked(spec: str, engine: str, model: str, rounds: int) -> None:
     torch.set_num_threads(1)
     seen: dict[int, int] = {}
 
-    def look(done: Progress, new: list[dict[str, object]]) -> None:
+    def look(done: Progress) -> None:
         if done.round % EVERY == 0:
             gc.collect()
             seen[done.round] = resident()
 
-    order = Order(model=model, rounds=rounds, fraction=0.5, engine=engine, validate_every=50)
+    order = Config(model=model, rounds=rounds, fraction=0.5, engine=engine, validate_every=50)
     fed = glocal.load("digits", clients=20)
     with tempfile.TemporaryDirectory() as folder:
         keeping = Keeping(Path(folder), every=1, stop=lambda: False)
-        order.federated(as_plan(resolve(spec)), order.place(fed, 0), look, keeping=keeping)
+        run_seed(order, runner_of(spec, spec), fed, 0, Callbacks(on_round=look), keeping)
     figures = ", ".join(f"{mb / 1e6:.1f}" for mb in seen.values())
     print(f"{spec}, {engine}: MB every {EVERY} rounds: {figures}")
     growth = seen[max(seen)] - seen[WARM]

@@ -46,7 +46,7 @@ def test_what_is_not_there() -> None:
 
 
 def test_a_name_may_be_imported_before_any_module() -> None:
-    done = run("from glocal import fit, methods, load; assert 'fedavg' in methods()")
+    done = run("from glocal import fit, list_methods, load; assert 'fedavg' in list_methods()")
     assert done.returncode == 0, done.stderr
 
 
@@ -61,7 +61,7 @@ def test_the_core_runs_with_torch_and_numpy_alone() -> None:
         "import torch, glocal, glocal.testing, glocal.engines, glocal.nn.augment, glocal.nn\n"
         "fed = glocal.testing.ragged()\n"
         "alone = 'local(max_epochs=1)'\n"
-        "run = glocal.fit('fedprox', fed, model='mlp(4)', rounds=1, yardstick=alone)\n"
+        "run = glocal.fit('fedprox', fed, model='mlp(4)', rounds=1, baseline=alone)\n"
         "assert len(run.clients) == 6\n"
     )
     done = run(code)

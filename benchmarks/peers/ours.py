@@ -6,11 +6,11 @@ import torch
 
 from glocal.data.federation import Federation
 from glocal.data.split import from_counts
-from glocal.experiment.config import Order
-from glocal.experiment.repeat import threads_for
-from glocal.experiment.setup import Place
+from glocal.experiment import setup as setups
+from glocal.experiment.config import Config
+from glocal.experiment.runner import runner_of
+from glocal.experiment.setup import Setup
 from glocal.methods.fedavg import fedavg
-from glocal.slots.method import as_plan
 from glocal.training.loop import Training
 from peers.work import Turns, Work
 
@@ -24,16 +24,16 @@ def contest(work: Work, setting: str, turns: Turns) -> None:
     here, training = begun(work, setting)
     progress = training.begin(here.task.params)
     turns.params = lambda: [p.detach().cpu().numpy() for p in progress.server["params"].values()]
-    with threads_for(here):
+    with here.threads():
         turns.note = f"{training.engine.name}, {torch.get_num_threads()} threads"
         for r in turns:
             assert r == progress.round
             training.one_round(progress)
 
 
-def begun(work: Work, engine: str, device: str = "cpu") -> tuple[Place, Training]:
+def begun(work: Work, engine: str, device: str = "cpu") -> tuple[Setup, Training]:
     """What ``glocal.fit`` makes of such an order."""
-    order = Order(
+    order = Config(
         model=work.model,
         rounds=ROUNDS,
         sampled=work.cohorts.shape[1],
@@ -41,9 +41,9 @@ def begun(work: Work, engine: str, device: str = "cpu") -> tuple[Place, Training
         engine=engine,
         device=device,
     )
-    here = order.place(federation(work), 0)
+    here = setups.make(order, federation(work), 0)
     method = fedavg(lr=work.rate, batch_size=work.batch_size, epochs=1)
-    return here, order.training(as_plan(method), here)
+    return here, runner_of("method", method).check(order, here)
 
 
 def federation(work: Work) -> Federation:

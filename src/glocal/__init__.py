@@ -10,37 +10,44 @@ if TYPE_CHECKING:
     from glocal.core.errors import ClientError, GlocalError
     from glocal.data.federation import Federation, federation
     from glocal.data.loading import load
-    from glocal.experiment.fit import Run, fit
-    from glocal.methods import methods
+    from glocal.experiment.fit import compare, fit
+    from glocal.experiment.run import Comparison, Run
+    from glocal.methods import list_methods, register
     from glocal.slots.method import Method, Plan, Stage
 
 __version__ = VERSION
 
 _HOME = {
     "ClientError": "glocal.core.errors",
+    "Comparison": "glocal.experiment.run",
     "Federation": "glocal.data",
     "GlocalError": "glocal.core.errors",
     "Method": "glocal.slots.method",
     "Plan": "glocal.slots.method",
-    "Run": "glocal.experiment.fit",
+    "Run": "glocal.experiment.run",
     "Stage": "glocal.slots.method",
+    "compare": "glocal.experiment.fit",
     "federation": "glocal.data",
     "fit": "glocal.experiment.fit",
+    "list_methods": "glocal.methods",
     "load": "glocal.data",
-    "methods": "glocal.methods",
+    "register": "glocal.methods",
 }
 __all__ = [
     "ClientError",
+    "Comparison",
     "Federation",
     "GlocalError",
     "Method",
     "Plan",
     "Run",
     "Stage",
+    "compare",
     "federation",
     "fit",
+    "list_methods",
     "load",
-    "methods",
+    "register",
 ]
 
 

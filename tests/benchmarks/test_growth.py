@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from glocal.experiment.config import Order
-from glocal.methods import resolve
-from glocal.slots.method import as_plan
+from glocal.experiment.config import Config
+from glocal.experiment.runner import Callbacks, run_seed, runner_of
 from glocal.training.checkpoint import Keeping
 from glocal.training.loop import Progress
 from toys import images, seeded
@@ -35,16 +34,16 @@ def living() -> tuple[int, int]:
 def test_no_tensor_stays_behind(tmp_path: Path, spec: str, engine: str) -> None:
     seen: dict[int, tuple[int, int]] = {}
 
-    def look(done: Progress, new: list[dict[str, object]]) -> None:
+    def look(done: Progress) -> None:
         if done.round in (10, 40):
             seen[done.round] = living()
 
-    order = Order(
+    order = Config(
         model=seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 3))),
         rounds=41,
         engine=engine,
         validate_every=10,
     )
     keeping = Keeping(tmp_path, every=10, stop=lambda: False)
-    order.federated(as_plan(resolve(spec)), order.place(images(), 0), look, keeping=keeping)
+    run_seed(order, runner_of(spec, spec), images(), 0, Callbacks(on_round=look), keeping)
     assert seen[40] == seen[10]

@@ -23,8 +23,9 @@ from glocal.core.progress import silent
 from glocal.evaluation.evaluate import Outcome
 from glocal.experiment.adaptation import adapt, techniques
 from glocal.experiment.adaptation_report import after, complexity
-from glocal.experiment.fit import Run, fit
+from glocal.experiment.fit import fit
 from glocal.experiment.repeat import judge
+from glocal.experiment.run import Run
 from glocal.methods import resolve
 from glocal.report import figures as plot
 from glocal.runs.restore import Restored, restore
@@ -36,7 +37,7 @@ from glocal.training.sampling import Fixed, Fraction
 ONE = "fine-tune(lr=0.1, max_epochs=2)"
 TWO = f"{ONE}+freeze-base(lr=0.1, max_epochs=2)"
 QUICK = ["--rounds", "3", "--sampled", "3", "--clients", "5", "--model", "mlp(8)"]
-QUICK += ["--yardstick", "local(lr=0.1, max_epochs=2)"]
+QUICK += ["--baseline", "local(lr=0.1, max_epochs=2)"]
 
 Command = Callable[..., tuple[object, str, str]]
 
@@ -131,7 +132,7 @@ def test_adapting_later_is_adapting_at_once(method: str, compared: Path) -> None
 def test_a_run_under_attack(data: Path, tmp_path: Path) -> None:
     """Who was malicious, and what the honest clients have, as the run said it."""
     asked = {"method": "fedavg", "data": str(data), "clients": 5, "model": "mlp(8)", "rounds": 2}
-    asked |= {"yardstick": "local(lr=0.1, max_epochs=2)", "adapt": ONE}
+    asked |= {"baseline": "local(lr=0.1, max_epochs=2)", "adapt": ONE}
     (tmp_path / "a.toml").write_text(files.toml({**asked, "attack": "backdoor(share=0.4)"}))
     _command(["run", str(tmp_path / "a.toml"), "--out", str(tmp_path / "run")])
     (one,) = restore(tmp_path / "run")
@@ -213,7 +214,7 @@ def test_json_to_stdout_is_nothing_but_json_and_repeats_itself(
 @pytest.fixture(scope="module")
 def run() -> Run:
     alone = "local(lr=0.1, max_epochs=2)"
-    return fit("fedavg", ragged(), rounds=2, seed=1, yardstick=alone, progress=False)
+    return fit("fedavg", ragged(), rounds=2, seed=1, baseline=alone, progress=False)
 
 
 def test_the_models_that_are_kept_are_those_chosen(run: Run) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from glocal.cli import app as cli
 
-QUICK = ["--rounds", "3", "--clients", "6", "--yardstick", "local(lr=0.1, max_epochs=3)"]
+QUICK = ["--rounds", "3", "--clients", "6", "--baseline", "local(lr=0.1, max_epochs=3)"]
 
 
 @pytest.fixture
@@ -105,11 +105,11 @@ def test_json_to_stdout_is_nothing_but_json(glocal):
 
 def test_lists_name_everything_registered(glocal):
     from glocal.data import list_datasets, list_partitions
-    from glocal.methods import BASES, FILLERS
+    from glocal.methods import list_methods
     from glocal.nn.models import REGISTRY
 
     _, out, _ = glocal("methods")
-    assert all(name in out for name in [*BASES, *FILLERS, *REGISTRY])
+    assert all(name in out for name in [*list_methods(), *REGISTRY])
     _, out, _ = glocal("data")
     assert all(name in out for name in [*list_partitions(), *list_datasets()])
 
@@ -188,14 +188,14 @@ def test_a_client_that_is_skipped_is_named_with_its_rounds(glocal):
         return x
 
     _own_data("far.npz", x=far)
-    words = ("--data", "far.npz", "--rounds", "3", "--yardstick", "local(lr=1e-30)")
+    words = ("--data", "far.npz", "--rounds", "3", "--baseline", "local(lr=1e-30)")
     code, out, _ = glocal("run", "fedavg", *words, "--diverged", "skip")
     assert code == 0
     assert "Not finite with fedavg, and left out: 0 (rounds 1–3)." in out
 
 
 def test_a_run_that_diverges_says_how_to_go_on(glocal):
-    alone = ("--yardstick", "local(lr=0.1, max_epochs=2)")
+    alone = ("--baseline", "local(lr=0.1, max_epochs=2)")
     code, out, err = glocal("run", "fedavg(lr=1e9)", "--rounds", "2", "--out", "x", *alone)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
@@ -262,7 +262,7 @@ def test_bad_input_is_one_clear_line_and_code_2(glocal, words, says):
     _own_data("label.npz", y=_negative)
     _own_data("lonely.npz", client=_lonely)
     before = sorted(Path().rglob("*"))
-    quick = ["--yardstick", "local(lr=0.1, max_epochs=2)"] if words[0] == "compare" else []
+    quick = ["--baseline", "local(lr=0.1, max_epochs=2)"] if words[0] == "compare" else []
     code, out, err = glocal(*words, *quick)
     assert code == 2
     assert out == ""

@@ -20,9 +20,9 @@ from glocal.core import files
 from glocal.core.errors import GlocalError
 from glocal.evaluation.metrics import fairness
 from glocal.evaluation.summary import FIGURES, against, fairness_against
+from glocal.experiment import parallel as workers
 from glocal.methods import resolve
 from glocal.report import figures as plot
-from glocal.runs import parallel as workers
 
 SOME = np.random.default_rng(0).uniform(0.5, 1.0, (2, 5, 12))
 """Two methods, five repeats, twelve clients."""
@@ -188,7 +188,7 @@ def test_the_methods_unless_others_are_given_exist() -> None:
 
 
 QUICK = ["--data", "small.npz", "--rounds", "2", "--clients", "5", "--model", "mlp(8)"]
-ALONE = ["--yardstick", "local(lr=0.1, max_epochs=2)"]
+ALONE = ["--baseline", "local(lr=0.1, max_epochs=2)"]
 THREE = ["fedavg", "ditto", "local(lr=0.1, max_epochs=2)"]
 
 Command = Callable[..., tuple[object, str, str]]

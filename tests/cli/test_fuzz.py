@@ -22,9 +22,9 @@ from glocal.core.errors import GlocalError
 from glocal.data.partition import column_of
 from glocal.data.transforms import parse as parse_transform
 from glocal.experiment.adaptation import TECHNIQUES, techniques
-from glocal.experiment.fit import Order
-from glocal.methods import BASES, FILLERS, resolve
-from glocal.runs.settings import Settings, read
+from glocal.experiment.config import Config, plain_kinds
+from glocal.methods import registry, resolve
+from glocal.runs.settings import read
 from glocal.training import attacks
 
 ODD = [
@@ -67,6 +67,9 @@ ODD = [
     "local(grid=0.1)",
 ]
 
+METHODS = registry.entries("method")
+COMPONENTS = registry.entries(*registry.COMPONENTS)
+
 
 def value(rng: random.Random, kind: Any) -> str:
     """A value as it is written, of the right kind more often than not."""
@@ -92,9 +95,9 @@ def call(rng: random.Random, name: str, make: Any) -> str:
 
 def spec(rng: random.Random) -> str:
     """A base and fillers, each with settings."""
-    parts = [call(rng, name, BASES[name]) for name in rng.sample(sorted(BASES), 1)]
-    for name in rng.sample(sorted(FILLERS), rng.choice([0, 0, 1, 1, 2, 3])):
-        parts.append(call(rng, name, FILLERS[name][1]))
+    parts = [call(rng, name, METHODS[name].make) for name in rng.sample(sorted(METHODS), 1)]
+    for name in rng.sample(sorted(COMPONENTS), rng.choice([0, 0, 1, 1, 2, 3])):
+        parts.append(call(rng, name, COMPONENTS[name].make))
     if rng.random() < 0.2:
         parts.pop(0)
     return "+".join(parts or ["fedavg"])
@@ -206,10 +209,10 @@ TOML_VALUES = [
 def toml(rng: random.Random) -> str:
     """A settings file: some right lines, some of the wrong type, some unknown, some no TOML."""
     lines = [] if rng.random() < 0.1 else [f"method = {json.dumps(spec(rng))}"]
-    kinds = fields.declared(Settings)[1]
+    kinds = plain_kinds()
     for name in rng.sample(sorted(kinds), rng.choice([0, 1, 1, 2, 4])):
         if rng.random() < 0.6:
-            default = getattr(Settings(), name)
+            default = getattr(Config(), name)
             lines.append(f"{name} = {fields.written(default, kinds[name])}")
         else:
             lines.append(f"{name} = {rng.choice(TOML_VALUES)}")
@@ -226,7 +229,6 @@ def use(path: Path) -> None:
     """Everything that can be said about a settings file before its data is loaded."""
     method, settings = read(path)
     resolve(method)
-    Order(**settings.fit_arguments())
     column_of(settings.partition)
     for change in settings.transforms:
         parse_transform(change)
@@ -295,7 +297,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 QUICK = ["--model", "logistic", "--rounds", "2", "--repeats", "1", "--jobs", "1", "--out", "out"]
-QUICK += ["--yardstick", "local(lr=0.1, max_epochs=2)"]
+QUICK += ["--baseline", "local(lr=0.1, max_epochs=2)"]
 
 
 def check(at: int, small: Path, run: Callable[[list[str]], tuple[int, str, str]]) -> None:

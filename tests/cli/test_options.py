@@ -32,7 +32,7 @@ LONG = "x" * 5000
         (["--clients", "0"], "number of clients must be an integer of 1 or more, not 0."),
         (["--adapt", "fine-tune(momentum=2)"], "momentum must be below 1, not 2"),
         (["--adapt", "best(lr=true)"], "lr must be a number, not True"),
-        (["--yardstick", "local(lr=0)"], "lr must be above 0, not 0."),
+        (["--baseline", "local(lr=0)"], "lr must be above 0, not 0."),
         (["--transform", "rotate(90, clients=only())"], "rotate needs images"),
         (["--fraction", "nan"], "fraction must be a number, not nan."),
     ],

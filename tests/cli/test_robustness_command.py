@@ -14,17 +14,17 @@ import torch
 from glocal import load
 from glocal.cli import app as cli
 from glocal.cli.commands.robustness import DEFAULT_ATTACKS, NO_ATTACK, defaults, show
-from glocal.core.progress import silent
 from glocal.evaluation.summary import Table
+from glocal.experiment import parallel as workers
 from glocal.experiment import result_files
 from glocal.experiment.attack_report import chance, honest_summary
+from glocal.experiment.config import Config
+from glocal.experiment.fit import train_all
 from glocal.methods import resolve
-from glocal.runs import parallel as workers
-from glocal.runs.settings import Settings
 from glocal.training import attacks
 
 FEW = ["--clients", "6", "--rounds", "2", "--model", "mlp(8)", "--partition", "iid"]
-FEW += ["--yardstick", "local(max_epochs=2)", "--jobs", "1"]
+FEW += ["--baseline", "local(max_epochs=2)", "--jobs", "1"]
 
 
 @pytest.fixture
@@ -80,10 +80,10 @@ def test_processes_give_the_same_and_know_the_yardsticks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     few: dict[str, Any] = {"clients": 6, "rounds": 1, "model": "mlp(4)", "repeats": 2}
-    few |= {"yardstick": "local(max_epochs=1)", "attack": "sign-flip(share=0.2)"}
-    one, two = Settings(**few, jobs=1), Settings(**few, jobs=2)
+    few |= {"baseline": "local(max_epochs=1)", "attack": "sign-flip(share=0.2)"}
+    one, two = Config(**few, jobs=1), Config(**few, jobs=2)
     fed = one.federation()
-    ((_, first),) = workers.train_all(["fedavg"], one, fed, silent)
+    ((_, first),) = train_all(["fedavg"], one, fed)
     dealt: list[str] = []
 
     class Pool(workers.ProcessPoolExecutor):
@@ -92,7 +92,7 @@ def test_processes_give_the_same_and_know_the_yardsticks(
             return super().submit(fn, spec, repeat)
 
     monkeypatch.setattr(workers, "ProcessPoolExecutor", Pool)
-    ((_, second),) = workers.train_all(["fedavg"], two, fed, silent, alone=first.alone)
+    ((_, second),) = train_all(["fedavg"], two, fed, baseline=first.baseline)
     assert result_files.result({"": first}) == result_files.result({"": second})
     assert dealt == ["fedavg", "fedavg"]
 

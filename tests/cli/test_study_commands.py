@@ -17,7 +17,7 @@ from glocal.report import figures as plot
 
 QUICK = ["--data", "small.npz", "--rounds", "2", "--clients", "4", "--model", "mlp(8)"]
 REPEATED = [*QUICK, "--repeats", "2"]
-ALONE = ["--yardstick", "local(lr=0.1, max_epochs=2)"]
+ALONE = ["--baseline", "local(lr=0.1, max_epochs=2)"]
 LOCAL = ["--local", "local(lr=0.1, max_epochs=2)"]
 
 Command = Callable[..., tuple[object, str, str]]

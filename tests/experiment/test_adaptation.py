@@ -199,7 +199,7 @@ def test_fisher_is_of_each_example_by_itself(engine: Engine) -> None:
 def test_staying_is_among_the_choices() -> None:
     """A rate that only does harm leaves clients with what they were given."""
     fed = glocal.load("digits", clients=3, partition="iid", seed=0)
-    run = glocal.fit("fedavg", fed, rounds=30, yardstick="local(max_epochs=1)", progress=False)
+    run = glocal.fit("fedavg", fed, rounds=30, baseline="local(max_epochs=1)", progress=False)
     assert run.trained is not None
     here, start = run.trained.training, run.trained.models()
     found = adapt(here.task, fed, here.engine, fine_tune(lr=1e6, max_epochs=2), start, 0)
@@ -272,7 +272,7 @@ def test_fit_reports_adaptation() -> None:
         rounds=3,
         repeats=3,
         adapt="fine-tune(max_epochs=4)+freeze-base(max_epochs=2)",
-        yardstick="local(max_epochs=5)",
+        baseline="local(max_epochs=5)",
         progress=False,
     )
     s = run.summary
@@ -293,7 +293,7 @@ def test_fit_reports_adaptation() -> None:
 
 def test_nobody_moves_to_a_model_that_does_worse_on_validation_data() -> None:
     fed = glocal.load("digits", clients=12, partition="iid", seed=0)
-    run = glocal.fit("fedavg", fed, rounds=20, yardstick="local(max_epochs=1)", progress=False)
+    run = glocal.fit("fedavg", fed, rounds=20, baseline="local(max_epochs=1)", progress=False)
     assert run.trained is not None
     here, start = run.trained.training, run.trained.models()
     everyone = torch.arange(len(fed))

@@ -28,7 +28,7 @@ def fit(**given: Any) -> glocal.Run:
             model="logistic",
             rounds=2,
             engine=engine,
-            yardstick="local(lr=0.1, max_epochs=1)",
+            baseline="local(lr=0.1, max_epochs=1)",
             progress=False,
         )
         for engine in ("sequential", "vectorised")
@@ -144,9 +144,9 @@ def test_labels_of_one_token_stay_sequences() -> None:
     [
         ({"method": 3}, "3 is no method: give a spec such as 'fedavg'"),
         ({"engine": 3}, "unknown engine 3: known are auto"),
-        ({"device": None}, "unknown device None: use 'cpu' or 'cuda'"),
-        ({"fraction": "x"}, "fraction must be above 0 and up to 1, not 'x'"),
-        ({"fraction": True}, "fraction must be above 0 and up to 1, not True"),
+        ({"device": None}, "device must be text, not None"),
+        ({"fraction": "x"}, "fraction must be a number, not 'x'"),
+        ({"fraction": True}, "fraction must be a number, not True"),
         ({"init": {"layers.0.weight": 3, "layers.0.bias": 4}}, "layers.0.weight is no tensor"),
         ({"adapt": 3}, "3 is not text"),
         ({"attack": 3}, "3 is not text"),

@@ -89,7 +89,7 @@ def test_a_tied_vote_goes_to_the_larger_logits() -> None:
 
 
 def fit(method: Any, **settings: Any) -> glocal.Run:
-    settings = {"model": "mlp(7)", "rounds": 2, "yardstick": QUICK, "new_test": True, **settings}
+    settings = {"model": "mlp(7)", "rounds": 2, "baseline": QUICK, "new_test": True, **settings}
     return glocal.fit(method, ragged(), **settings)
 
 
@@ -206,7 +206,7 @@ def test_the_command_adds_a_column(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    quick = ["--rounds", "2", "--clients", "4", "--yardstick", "local(lr=0.1, max_epochs=2)"]
+    quick = ["--rounds", "2", "--clients", "4", "--baseline", "local(lr=0.1, max_epochs=2)"]
     for extra in ([], ["--new-test"]):
         words = ["compare", "local", "fedavg", *quick, *extra, "--json", "a.json"]
         monkeypatch.setattr(sys, "argv", ["glocal", *words])

@@ -13,21 +13,20 @@ from torch import nn
 import glocal
 from glocal.core import hardware as machine
 from glocal.core.errors import GlocalError
-from glocal.core.progress import silent
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import setup as place
+from glocal.experiment import setup as setups
 from glocal.experiment.client_footprint import Client, footprint
-from glocal.experiment.config import Order
+from glocal.experiment.config import Config
+from glocal.experiment.fit import train_all
 from glocal.experiment.memory_estimate import Sizes, counted
+from glocal.experiment.runner import memory_needed, runner_of
 from glocal.methods import resolve
 from glocal.nn.task import Task
-from glocal.runs.parallel import train_all
-from glocal.runs.settings import Settings
-from glocal.slots.method import as_plan
 from glocal.slots.weighting import Setting
 from toys import images, own_model, seeded
 
-QUICK: dict[str, Any] = {"model": "mlp(8)", "rounds": 2, "yardstick": "local(max_epochs=1)"}
+QUICK: dict[str, Any] = {"model": "mlp(8)", "rounds": 2, "baseline": "local(max_epochs=1)"}
 
 
 def have(monkeypatch: pytest.MonkeyPatch, free: int | None) -> None:
@@ -126,8 +125,8 @@ def test_a_run_that_cannot_fit_is_refused_before_anyone_trains(
 
 def test_a_run_that_just_fits_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     fed = glocal.load("digits", clients=4)
-    order = Order(**{**QUICK, "rounds": 1})
-    need = order.needs(as_plan(resolve("fedavg")), order.place(fed, 0))
+    order = Config(**{**QUICK, "rounds": 1})
+    need = memory_needed(order, runner_of("method", "fedavg"), setups.make(order, fed, 0))
     assert need is not None
     have(monkeypatch, need.total)
     glocal.fit("fedavg", fed, **{**QUICK, "rounds": 1})
@@ -179,25 +178,27 @@ def test_processes_are_as_many_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_processes_that_were_asked_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = Settings(**QUICK, clients=4, repeats=2, jobs=2)
+    settings = Config(**QUICK, clients=4, repeats=2, jobs=2)
     have(monkeypatch, 300 << 20)
     with pytest.raises(GlocalError, match=r"in each of 2 processes.*use --jobs 1"):
-        list(train_all(["fedavg"], settings, settings.federation(), silent))
+        list(train_all(["fedavg"], settings, settings.federation()))
 
 
 def test_of_several_methods_the_one_that_does_not_fit_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings = Settings(**QUICK, clients=4, jobs=1, seed=7)
+    settings = Config(**QUICK, clients=4, jobs=1, seed=7)
     have(monkeypatch, 50_000)
     with pytest.raises(GlocalError, match=r"^fedavg needs about"):
-        list(train_all(["fedavg", "ditto"], settings, settings.federation(), silent))
+        list(train_all(["fedavg", "ditto"], settings, settings.federation()))
 
 
 def test_a_method_that_fails_is_left_to_the_one_who_trains() -> None:
-    order = Order(model=seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 3))), rounds=1)
+    order = Config(model=seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 3))), rounds=1)
     broken = own_model().replace(local=replace(own_model().local, start=None))  # type: ignore[arg-type]
-    assert order.needs(as_plan(broken), order.place(images(), 0)) is None
+    assert (
+        memory_needed(order, runner_of("method", broken), setups.make(order, images(), 0)) is None
+    )
 
 
 def files(root: Path, **content: str) -> Path:

@@ -357,9 +357,7 @@ def test_conformance(spec: str, sampler: Fixed | Poisson | None) -> None:
 def test_losses_are_computed_only_when_asked_for() -> None:
     fed = glocal.load("digits", clients=4, partition="iid", seed=0)
     for spec, asked in (("fedavg", False), ("aaggff-d", True), ("grad-norm", False)):
-        run = glocal.fit(
-            spec, fed, rounds=1, yardstick="local(lr=0.1,max_epochs=1)", progress=False
-        )
+        run = glocal.fit(spec, fed, rounds=1, baseline="local(lr=0.1,max_epochs=1)", progress=False)
         assert run.trained is not None
         decision = run.trained.progress.decision
         assert decision is not None

@@ -23,7 +23,7 @@ from glocal.training.loop import Training
 from glocal.training.sampling import Fixed, Poisson
 
 SPECS = [
-    *glocal.methods(),
+    *glocal.list_methods(),
     "fedavg+uniform",
     "fedavg+adam(lr=0.01)",
     "momentum(lr=0.5,epochs=1)",

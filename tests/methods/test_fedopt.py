@@ -16,7 +16,7 @@ from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.engines import Engine, Sequential, Vectorised
 from glocal.engines.batching import plan as batches
-from glocal.methods import BASES, FILLERS, resolve
+from glocal.methods import registry, resolve
 from glocal.nn import server_optim as fedopt
 from glocal.nn.task import Task
 from glocal.slots.method import Method, as_plan
@@ -292,8 +292,8 @@ def test_a_base_is_fedavg_with_its_filler(filler: str) -> None:
 
 @every_filler
 def test_a_base_and_its_filler_have_the_same_defaults(filler: str) -> None:
-    own = inspect.signature(FILLERS[filler][1]).parameters
-    theirs = inspect.signature(BASES[BASE_OF[filler]]).parameters
+    own = inspect.signature(registry.entries()[filler].make).parameters
+    theirs = inspect.signature(registry.entries()[BASE_OF[filler]].make).parameters
     assert set(OWN[filler]) == set(own)
     for name, parameter in own.items():
         assert theirs["server_lr" if name == "lr" else name].default == parameter.default

@@ -10,9 +10,9 @@ from glocal import federation
 from glocal.core import rng
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
-from glocal.experiment.config import Order
-from glocal.methods import resolve
-from glocal.slots.method import as_plan
+from glocal.experiment import setup as setups
+from glocal.experiment.config import Config
+from glocal.experiment.runner import runner_of
 
 METHODS = ("fedevg", "fedcgan(width=1)", "fedcvae(width=1)")
 every_method = pytest.mark.parametrize("spec", METHODS)
@@ -21,8 +21,8 @@ OWNER, LABELS = np.arange(60) % 3, np.arange(60) // 3 % 2
 
 def begin(spec: str, fed: Federation) -> None:
     """All that is looked at before the first round."""
-    order = Order(model="mlp(2)", rounds=1)
-    order.training(as_plan(resolve(spec)), order.place(fed, 0))
+    order = Config(model="mlp(2)", rounds=1)
+    runner_of("method", spec).check(order, setups.make(order, fed, 0))
 
 
 def pictures() -> torch.Tensor:

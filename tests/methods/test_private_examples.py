@@ -176,7 +176,7 @@ def test_a_round_without_clients_is_noisy_too_and_counts() -> None:
 
 def fit(spec: str | Method, **given: object) -> glocal.Run:
     both: dict[str, object] = {"model": "mlp(7)", "rounds": 3}
-    both |= {"yardstick": "local(lr=0.1,max_epochs=2)", "progress": False, **given}
+    both |= {"baseline": "local(lr=0.1,max_epochs=2)", "progress": False, **given}
     return glocal.fit(spec, ragged(), **both)  # type: ignore[arg-type]
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from glocal.core import files
 from glocal.core.errors import GlocalError
+from glocal.experiment import result_files
 from glocal.runs import folder as runs
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -68,7 +69,7 @@ def test_prepare_refuses_files_and_full_folders(tmp_path):
     ],
 )
 def test_a_spec_as_the_name_of_a_folder(spec, name):
-    assert runs.slug(spec) == name
+    assert result_files.slug(spec) == name
 
 
 def test_fresh_names_do_not_collide(tmp_path, monkeypatch):

@@ -12,13 +12,14 @@ import pytest
 
 import glocal
 from glocal.cli import app as cli
+from glocal.core import locks
 from glocal.core.errors import GlocalError
 from glocal.report.layout import Column, lay_out, side_by_side
-from glocal.runs import listing, locks
+from glocal.runs import listing
 from glocal.runs import query as asking
 
 ALONE = "local(lr=0.1, max_epochs=2)"
-QUICK = ["--model", "logistic", "--rounds", "2", "--clients", "4", "--yardstick", ALONE]
+QUICK = ["--model", "logistic", "--rounds", "2", "--clients", "4", "--baseline", ALONE]
 
 
 def command(*words):
@@ -43,7 +44,7 @@ def made(tmp_path_factory):
     other = ["--partition", "iid", "--repeats", "2", "--seed", "1"]
     assert command("run", "fedprox(mu=0.1)", *quick, *other, "--out", root / "één") == 0
     fed = glocal.load(str(place / "toy.npz"), clients=4, seed=0)
-    run = glocal.fit("fedavg", fed, model="logistic", rounds=2, yardstick=ALONE)
+    run = glocal.fit("fedavg", fed, model="logistic", rounds=2, baseline=ALONE)
     run.save(root / "saved")
     for place, seconds in (("both/local", 1), ("both/fedavg", 2), ("één", 3), ("saved", 4)):
         for name in listing.FILES:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from glocal.core import locks
 from glocal.core.errors import GlocalError
-from glocal.runs import locks
 
 
 def test_one_writer_and_everybody_sees_it(tmp_path: Path) -> None:

@@ -15,28 +15,28 @@ import pytest
 
 from glocal.core import files
 from glocal.core.errors import GlocalError
-from glocal.core.progress import silent
+from glocal.experiment import parallel as workers
 from glocal.experiment import result_files
-from glocal.runs import parallel as workers
-from glocal.runs.settings import Settings
+from glocal.experiment.config import Config
+from glocal.experiment.fit import Watch, train_all
 
 FEW: dict[str, Any] = {
     "clients": 4,
     "rounds": 2,
     "repeats": 2,
-    "yardstick": "local(max_epochs=2)",
+    "baseline": "local(max_epochs=2)",
     "model": "mlp(8)",
     "engine": "sequential",  # processes start faster without the others
 }
 SPECS = ["fedavg", "local(max_epochs=2)", "ditto+aaggff-d"]
 
 
-def trained(settings: Settings) -> tuple[bytes, dict[str, Any], list[tuple[str, Any]]]:
+def trained(settings: Config) -> tuple[bytes, dict[str, Any], list[tuple[str, Any]]]:
     lines: list[tuple[str, Any]] = []
     fed = settings.federation()
     done = dict(
-        workers.train_all(
-            SPECS, settings, fed, silent, lambda spec, line: lines.append((spec, line))
+        train_all(
+            SPECS, settings, fed, Watch(on_line=lambda spec, line: lines.append((spec, line)))
         )
     )
     assert list(done) == SPECS
@@ -44,8 +44,8 @@ def trained(settings: Settings) -> tuple[bytes, dict[str, Any], list[tuple[str, 
 
 
 def test_processes_give_the_same_bits() -> None:
-    one, first, lines = trained(Settings(**FEW, jobs=1))
-    two, second, others = trained(Settings(**FEW, jobs=2))
+    one, first, lines = trained(Config(**FEW, jobs=1))
+    two, second, others = trained(Config(**FEW, jobs=2))
     assert one == two
     key = lambda item: (item[0], item[1]["repeat"], item[1]["round"])  # noqa: E731
     assert sorted(lines, key=key) == sorted(others, key=key)
@@ -55,15 +55,15 @@ def test_processes_give_the_same_bits() -> None:
         assert {k: v.tolist() for k, v in a.model.items()} == {
             k: v.tolist() for k, v in b.model.items()
         }
-        assert a.yardstick == b.yardstick
+        assert a.is_baseline == b.is_baseline
 
 
 def test_rule() -> None:
-    long = Settings(rounds=50, repeats=5)
-    assert workers.jobs_for(SPECS, long, True) == min(workers.cores(), 20)
-    assert workers.jobs_for(SPECS, long, False) == 1
-    assert workers.jobs_for(SPECS, Settings(rounds=2), True) == 1
-    assert workers.jobs_for(["fedavg"], Settings(rounds=2, jobs=9), False) == 2
+    long = Config(rounds=50, repeats=5, jobs=0)
+    assert workers.jobs_for(len(SPECS), long, True) == min(workers.cores(), 20)
+    assert workers.jobs_for(len(SPECS), long, False) == 1
+    assert workers.jobs_for(len(SPECS), Config(rounds=2, jobs=0), True) == 1
+    assert workers.jobs_for(1, Config(rounds=2, jobs=9), False) == 2
 
 
 def test_a_worker_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,8 +75,10 @@ def test_a_worker_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     class Queue:
         put = staticmethod(said.append)
 
-    monkeypatch.setattr(workers, "_SAID", Queue)
-    monkeypatch.setattr(workers, "_SETTINGS", Settings(**FEW))
+    config = Config(**FEW)
+    methods = {spec: spec for spec in SPECS}
+    worker = workers._Worker(config, config.federation(), methods, Queue, {})
+    monkeypatch.setattr(workers, "_WORKER", [worker])
     first, second = (pickle.loads(workers._work("fedavg", r)) for r in (0, 1))
     assert first.model
     assert not second.model
@@ -93,16 +95,16 @@ def test_a_worker_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_cannot_be_done_is_refused_first() -> None:
-    settings = Settings(**{**FEW, "clients": 8}, fraction=0.5, jobs=2)
+    settings = Config(**{**FEW, "clients": 8}, fraction=0.5, jobs=2)
     with pytest.raises(GlocalError, match="aaggff-s needs every client"):
-        list(workers.train_all(["fedavg", "aaggff-s"], settings, settings.federation(), silent))
+        list(train_all(["fedavg", "aaggff-s"], settings, settings.federation()))
 
 
 def test_an_error_in_a_process_is_a_sentence() -> None:
     """One that only training can meet."""
-    settings = Settings(**FEW, jobs=2)
+    settings = Config(**FEW, jobs=2)
     with pytest.raises(GlocalError, match="not finite"):
-        list(workers.train_all(["fedavg(lr=1e30)"], settings, settings.federation(), silent))
+        list(train_all(["fedavg(lr=1e30)"], settings, settings.federation()))
 
 
 def children(of: int) -> list[int]:

@@ -18,24 +18,24 @@ import torch
 
 import glocal
 from conftest import Command
-from glocal.core import interrupts, tree
+from glocal.core import interrupts, locks, tree
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
+from glocal.experiment import setup as setups
 from glocal.experiment.baseline import measure
-from glocal.experiment.config import Order
-from glocal.experiment.setup import alone_of
+from glocal.experiment.config import Config
+from glocal.experiment.parts import baseline as alone_of
 from glocal.methods import resolve
 from glocal.methods.local import LocalTraining
 from glocal.nn.augment import flip
 from glocal.nn.task import cross_entropy
 from glocal.runs import folder as folders
-from glocal.runs import locks
 from glocal.training.checkpoint import Keeping
 from glocal.training.checkpoint_files import Series
 
 ALONE = "local(lr=0.1,max_epochs=3)"
 SMALL = (
-    f"--clients 8 --partition iid --model mlp(8) --rounds 4 --yardstick {ALONE} --jobs 1 "
+    f"--clients 8 --partition iid --model mlp(8) --rounds 4 --baseline {ALONE} --jobs 1 "
     "--checkpoint-every 1"
 ).split()
 FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors")
@@ -485,7 +485,7 @@ print(ended, kept, command("resume", "disk/a"), file=open("seen", "w"))
 
 def test_the_yardstick_goes_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fed = glocal.load("digits", clients=6)
-    here = Order(model="mlp(8)", yardstick="local(max_epochs=4)").place(fed, 0)
+    here = setups.make(Config(model="mlp(8)", baseline="local(max_epochs=4)"), fed, 0)
     alone = alone_of("local(max_epochs=4)")
     assert isinstance(alone, LocalTraining)
     # Blocks of two clients each, so that some are done when it stops.
@@ -519,7 +519,7 @@ def test_the_yardstick_goes_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_fit_goes_on_from_a_folder_of_checkpoints(tmp_path: Path) -> None:
     fed = glocal.load("digits", clients=6)
-    given: dict[str, Any] = {"model": "mlp(8)", "rounds": 5, "yardstick": ALONE, "fraction": 0.5}
+    given: dict[str, Any] = {"model": "mlp(8)", "rounds": 5, "baseline": ALONE, "fraction": 0.5}
     whole = glocal.fit("lg-fedavg(warmup=2)+yogi(lr=0.1)", fed, **given)
     seen: list[int] = []
 

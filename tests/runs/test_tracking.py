@@ -82,7 +82,7 @@ def test_how_a_run_ended_is_passed_on(error, end):
     assert len(said) == 1
 
 
-def test_warnings_go_to_stderr(monkeypatch, tmp_path, capsys):
+def test_warnings_go_print_note(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(tracking.TRACKERS, "noted", lambda *about: Noted(failing=["line"]))
     monkeypatch.setitem(tracking.PACKAGES, "noted", "json")
     with open_trackers(["noted", "noted"], tmp_path, "t", {}) as tracker:
@@ -259,7 +259,7 @@ def test_mlflow_that_fails_on_the_way_does_not_end_the_training(mlflow, tmp_path
             monkeypatch.setattr(mlflow.MlflowClient, "log_batch", fail)
 
         yard = "local(lr=0.1, max_epochs=1)"
-        run = glocal.fit("fedavg", fed, rounds=3, yardstick=yard, on_line=on_line)
+        run = glocal.fit("fedavg", fed, rounds=3, baseline=yard, on_line=on_line)
         tracker.finish(run.summary, run.clients)
     assert [one["round"] for one in lines] == [1, 2, 3]
     assert len(said) == 1

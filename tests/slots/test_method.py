@@ -8,7 +8,7 @@ import pytest
 
 import glocal
 from glocal.core.errors import GlocalError
-from glocal.methods import BASES, FILLERS, resolve
+from glocal.methods import registry, resolve
 from glocal.methods.local import LocalTraining
 from glocal.methods.training_args import DEFAULTS
 from glocal.nn.optim import adam
@@ -137,9 +137,9 @@ def test_fillers_take_their_slots() -> None:
     assert made("fedavg(shared='a|b')").shared.name == "a|b"
 
 
-@pytest.mark.parametrize("name", sorted(FILLERS))
+@pytest.mark.parametrize("name", registry.known(*registry.COMPONENTS))
 def test_a_filler_as_base_is_fedavg_with_it(name: str) -> None:
-    slot, _ = FILLERS[name]
+    slot, _ = registry.BUILT_IN[name]
     alone, spelt = made(name), made(f"fedavg+{name}")
     assert getattr(alone, slot).name == getattr(spelt, slot).name == name
     assert made("adam(lr=0.1)+uniform").weights.name == "uniform"
@@ -173,7 +173,7 @@ PLAIN_SGD_ONLY = {"scaffold"}
 def test_every_base_takes_the_common_settings() -> None:
     common = "lr=0.1,batch_size=5,epochs=1,schedule=inverse(0.1)"
     more = ("momentum=0.9", "weight_decay=0.001", "momentum=0.9,nesterov=true")
-    for base in glocal.methods():
+    for base in glocal.list_methods():
         for stage in as_plan(resolve(f"{base}({common})")).stages:
             assert stage.method.local.batch_size == 5
             assert stage.method.local.schedule(10) == 0.5
@@ -187,7 +187,7 @@ def test_every_base_takes_the_common_settings() -> None:
 
 def test_a_filler_goes_to_every_stage_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     two = Plan((Stage(made("fedavg"), rounds=2, name="a"), Stage(made("fedavg"), name="b")))
-    monkeypatch.setitem(BASES, "staged", lambda: two)
+    monkeypatch.setitem(registry._REGISTERED, "staged", registry.Entry("method", lambda: two))
     plan = resolve("staged+uniform")
     assert isinstance(plan, Plan)
     assert [(s.method.weights.name, s.rounds, s.name) for s in plan.stages] == [
@@ -201,7 +201,7 @@ def test_a_filler_goes_to_every_stage_of_a_plan(monkeypatch: pytest.MonkeyPatch)
     ("spec", "message"),
     [
         ("fedavgg", "unknown method 'fedavgg': did you mean 'fedavg'"),
-        ("fedavg+unifrom", "unknown slot filler 'unifrom': did you mean 'uniform'"),
+        ("fedavg+unifrom", "unknown component 'unifrom': did you mean 'uniform'"),
         ("fedavg+fedprox", r"fedprox is a method of its own.*begin the spec with it"),
         ("fedavg+uniform+by-examples", r"uniform and by-examples in .* fill the same slot"),
         ("adam+sgd", r"adam and sgd in 'adam\+sgd' fill the same slot \(server_opt\)"),
@@ -249,10 +249,8 @@ def test_what_is_no_spec() -> None:
         resolve(3)  # type: ignore[arg-type]
 
 
-def test_methods_are_sorted_and_callable_either_way() -> None:
-    from glocal import methods as module
-
-    assert glocal.methods() == module() == sorted({*BASES, *FILLERS})
+def test_methods_are_sorted() -> None:
+    assert glocal.list_methods() == sorted(registry.BUILT_IN)
     assert mean().weighted
 
 

@@ -303,7 +303,7 @@ def test_the_count_and_the_update_share_the_noise() -> None:
 
 
 def fit(spec: Any, **settings: Any) -> glocal.Run:
-    given: dict[str, Any] = {"model": "mlp(7)", "rounds": 4, "yardstick": QUICK, **settings}
+    given: dict[str, Any] = {"model": "mlp(7)", "rounds": 4, "baseline": QUICK, **settings}
     return glocal.fit(spec, ragged(), **given)
 
 
@@ -554,7 +554,7 @@ def test_a_comparison_prints_its_privacy(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     args = ("compare", "fedavg", "dp(noise=0.2)", "--rounds", "2", "--clients", "4")
-    quick = ("--yardstick", QUICK, "--model", "mlp(7)", "--json", "found.json")
+    quick = ("--baseline", QUICK, "--model", "mlp(7)", "--json", "found.json")
     code, out, err = command(*args, *quick, monkeypatch=monkeypatch, capsys=capsys)
     assert code == 0, err
     words = " ".join(out.split())

@@ -16,10 +16,10 @@ from torch.nn.functional import cross_entropy
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
-from glocal.experiment.config import Order
+from glocal.experiment import setup as setups
+from glocal.experiment.config import Config
 from glocal.experiment.fit import fit
-from glocal.methods import resolve
-from glocal.slots.method import as_plan
+from glocal.experiment.runner import runner_of
 from glocal.slots.server_half import whole_model
 from glocal.studies.decisions import (
     Seen,
@@ -38,9 +38,9 @@ UNUSED = "local(lr=0.1, max_epochs=1)"
 
 
 def begun(spec: str, **arguments: Any) -> tuple[Training, Progress]:
-    order = Order(**{**QUICK, "engine": "sequential", **arguments})
-    here = order.place(digits(), 0)
-    training = order.training(as_plan(resolve(spec)), here)
+    order = Config(**{**QUICK, "engine": "sequential", **arguments})
+    here = setups.make(order, digits(), 0)
+    training = runner_of("method", spec).check(order, here)
     return training, training.begin(here.task.params)
 
 
@@ -166,7 +166,7 @@ def test_looking_does_not_change_training(spec: str, engine: str) -> None:
     settings: dict[str, Any] = {**QUICK, "engine": engine, "fraction": 0.6}
     training, progress = begun(spec, **settings)
     watch(training, progress)
-    run = fit(spec, digits(), yardstick=UNUSED, progress=False, **settings)
+    run = fit(spec, digits(), baseline=UNUSED, progress=False, **settings)
     ours = whole_model(training.task, progress.server)
     assert ours.keys() == run.model.keys()
     assert all(torch.equal(ours[k], run.model[k]) for k in ours)

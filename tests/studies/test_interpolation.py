@@ -19,7 +19,7 @@ def test_the_ends_are_the_two_models() -> None:
     found = interpolate(digits(), local=ALONE, grid=[1.0, 0.0, 0.5], **QUICK)
     assert found["grid"] == [0.0, 0.5, 1.0]
     alone = fit(ALONE, digits(), **QUICK).clients["accuracy"]
-    together = fit("fedavg", digits(), yardstick=ALONE, **QUICK).clients["accuracy"]
+    together = fit("fedavg", digits(), baseline=ALONE, **QUICK).clients["accuracy"]
     for kind in ("weights", "predictions"):
         (curve,) = found[kind]["by_repeat"]
         assert curve["client_test"][0] == pytest.approx(together, abs=1e-12)
@@ -29,7 +29,7 @@ def test_the_ends_are_the_two_models() -> None:
 
 
 def test_two_equal_models_give_a_flat_curve() -> None:
-    run = fit("fedavg", digits(), yardstick=ALONE, **QUICK)
+    run = fit("fedavg", digits(), baseline=ALONE, **QUICK)
     same = tree.map(lambda x: x.expand(5, *x.shape), run.model)
     for curve in interpolated(finished(run).training, same, run.model, [0.0, 0.3, 1.0]).values():
         for where in ("validation", "test"):
@@ -38,7 +38,7 @@ def test_two_equal_models_give_a_flat_curve() -> None:
 
 
 def test_clients_pick_on_validation_and_test_data_is_only_looked_at_there() -> None:
-    run = fit("fedavg", digits(), yardstick=ALONE, **QUICK)
+    run = fit("fedavg", digits(), baseline=ALONE, **QUICK)
     alone = client_models(fit(ALONE, digits(), **QUICK))
     grid = [0.0, 0.5, 1.0]
     curve = interpolated(finished(run).training, alone, run.model, grid)["predictions"]
@@ -81,7 +81,7 @@ def test_ties_go_to_the_lower_loss() -> None:
 
 def test_predictions_of_one_half_are_the_mean_of_probabilities() -> None:
     """Two clients' answers worked out with the model itself."""
-    run = fit("fedavg", digits(), yardstick=ALONE, **QUICK)
+    run = fit("fedavg", digits(), baseline=ALONE, **QUICK)
     alone = client_models(fit(ALONE, digits(), **QUICK))
     t = finished(run).training
     curve = interpolated(t, alone, run.model, [0.5])["predictions"]

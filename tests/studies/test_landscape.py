@@ -42,7 +42,7 @@ def test_models_on_a_line_have_no_plane() -> None:
 )
 def test_the_models_own_losses_are_found_at_their_coordinates(method: str, points: str) -> None:
     found = landscape(digits(), method, points=points, size=4, **QUICK)
-    run = fit(method, digits(), yardstick=UNUSED, **QUICK)
+    run = fit(method, digits(), baseline=UNUSED, **QUICK)
     t = finished(run).training
     rows = digits().val.rows
     marks = t.task.example_metrics(run.model, digits().x[rows], digits().y[rows])
@@ -58,7 +58,7 @@ def test_the_models_own_losses_are_found_at_their_coordinates(method: str, point
 
 def test_clients_points_are_the_two_largest_clients_own_models() -> None:
     found = landscape(digits(), "superfed-mm", size=2, **QUICK)
-    run = fit("superfed-mm", digits(), yardstick=UNUSED, **QUICK)
+    run = fit("superfed-mm", digits(), baseline=UNUSED, **QUICK)
     t = finished(run).training
     sizes = digits().train.counts().tolist()
     first = sizes.index(max(sizes))
@@ -77,7 +77,7 @@ def test_rows_of_the_grid_are_along_y_and_chunks_change_nothing(
     again = landscape(digits(), "fedavg", size=3, **QUICK)
     for a, b in zip(again["loss"], found["loss"], strict=True):
         assert a == pytest.approx(b, rel=1e-5)
-    run = fit("fedavg", digits(), yardstick=UNUSED, **QUICK)
+    run = fit("fedavg", digits(), baseline=UNUSED, **QUICK)
     t = finished(run).training
     models, _ = module._clients(run)
     corner = torch.tensor([[found["x"][2], found["y"][0]]])

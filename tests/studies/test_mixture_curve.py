@@ -18,7 +18,7 @@ METHODS = ["apfl", "superfed-lm", "superfed-mm"]
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_ends_are_the_received_and_the_own_model(method: str) -> None:
-    run = fit(method, digits(), yardstick=UNUSED, **QUICK)
+    run = fit(method, digits(), baseline=UNUSED, **QUICK)
     received, own = ends(run)
     done = finished(run)
     for name, leaf in run.model.items():
@@ -41,7 +41,7 @@ def test_the_ends_are_the_received_and_the_own_model(method: str) -> None:
 
 
 def test_the_picks_are_those_of_a_fit_and_test_picking_has_its_own_name() -> None:
-    run = fit("superfed-mm", digits(), yardstick=UNUSED, **QUICK)
+    run = fit("superfed-mm", digits(), baseline=UNUSED, **QUICK)
     curve = mixture_curve(digits(), "superfed-mm", **QUICK)
     assert curve["picked"]["accuracy"]["mean"] == pytest.approx(run.summary["mean"], abs=1e-6)
     (clients,) = curve["by_repeat"]

@@ -46,7 +46,7 @@ def join_(method: Any = "fedavg", fed: Federation | None = None, **settings: Any
         "rounds": 2,
         "own_epochs": 2,
         "join_rounds": 2,
-        "yardstick": QUICK,
+        "baseline": QUICK,
         **settings,
     }
     return join(method, ragged() if fed is None else fed, **settings)
@@ -89,7 +89,7 @@ def test_the_newcomer_has_no_part_in_training(method: Any) -> None:
 
 
 def fit_settings(**settings: Any) -> dict[str, Any]:
-    return {"model": "mlp(7)", "yardstick": QUICK, **settings}
+    return {"model": "mlp(7)", "baseline": QUICK, **settings}
 
 
 def test_a_table_is_scaled_without_the_newcomer() -> None:
@@ -365,7 +365,7 @@ def command(
     monkeypatch.chdir(tmp_path)
 
     def run(*words: str) -> tuple[Any, str, str]:
-        quick = ["--rounds", "2", "--yardstick", "local(lr=0.1, max_epochs=2)"]
+        quick = ["--rounds", "2", "--baseline", "local(lr=0.1, max_epochs=2)"]
         monkeypatch.setattr(sys, "argv", ["glocal", "newcomer", *words, *quick])
         with pytest.raises(SystemExit) as stop:
             cli.main()

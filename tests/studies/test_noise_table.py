@@ -10,7 +10,7 @@ import glocal
 from glocal.core.errors import GlocalError
 from glocal.studies.noise import NOISES, noise_table
 
-SETTINGS = {**QUICK, "yardstick": ALONE}
+SETTINGS = {**QUICK, "baseline": ALONE}
 
 
 def test_accuracy_and_own_calibration_are_those_of_a_fit() -> None:

@@ -15,7 +15,7 @@ from glocal.studies.repeats import client_models, finished, interval
 from glocal.studies.split_sweep import selectors, split_sweep, with_shared
 from glocal.training.loop import WORK
 
-SETTINGS = {**QUICK, "yardstick": ALONE}
+SETTINGS = {**QUICK, "baseline": ALONE}
 
 
 def test_the_ends_are_fedavg_and_nothing_shared() -> None:

@@ -22,12 +22,13 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.data.federation import federation
 from glocal.evaluation.evaluate import Outcome
+from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import distill, ewc
 from glocal.experiment.adaptation_report import after
-from glocal.experiment.config import Order
-from glocal.experiment.setup import Place, alone_of
-from glocal.methods import resolve
-from glocal.slots.method import as_plan
+from glocal.experiment.config import Config
+from glocal.experiment.parts import baseline as alone_of
+from glocal.experiment.runner import runner_of
+from glocal.experiment.setup import Setup
 from glocal.studies import synthetic_uses as uses
 from glocal.training.loop import Training
 
@@ -40,23 +41,23 @@ def digits(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def order() -> Order:
-    return Order(model="mlp(8)", rounds=2, yardstick=ALONE)
+def order() -> Config:
+    return Config(model="mlp(8)", rounds=2, baseline=ALONE)
 
 
 @pytest.fixture(scope="module")
-def here(order: Order) -> Place:
+def here(order: Config) -> Setup:
     """Five clients with 20 to 100 digits; the first two never saw half of the classes."""
     x, y = digits(300)
     ids = np.repeat(np.arange(5), [20, 40, 60, 80, 100])
     few = np.concatenate([np.flatnonzero(y < 5)[:60], np.flatnonzero(y >= 5)])
     rows = np.concatenate([few, np.setdiff1d(np.arange(300), few)])
-    return order.place(federation(x[rows], y[rows], ids), 0)
+    return setups.make(order, federation(x[rows], y[rows], ids), 0)
 
 
 @pytest.fixture(scope="module")
-def training(order: Order, here: Place) -> Training:
-    return order.training(as_plan(resolve("fedavg(lr=0.1)")), here)
+def training(order: Config, here: Setup) -> Training:
+    return runner_of("method", "fedavg(lr=0.1)").check(order, here)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,7 @@ def test_the_first_round_starts_at_what_was_trained_on_the_examples(
 
 
 def test_without_a_pull_it_does_not_matter_whose_fisher_it_is(
-    here: Place, given: dict[str, Tensor], made: tuple[Tensor, Tensor]
+    here: Setup, given: dict[str, Tensor], made: tuple[Tensor, Tensor]
 ) -> None:
     quick: dict[str, Any] = {"lr": 0.1, "max_epochs": 2}
     none = uses.with_public_fisher(here, given, *made, lam=0.0, **quick)
@@ -124,7 +125,7 @@ def test_without_a_pull_it_does_not_matter_whose_fisher_it_is(
 
 
 def test_distillation_on_no_examples_is_the_plain_one(
-    here: Place, given: dict[str, Tensor], made: tuple[Tensor, Tensor]
+    here: Setup, given: dict[str, Tensor], made: tuple[Tensor, Tensor]
 ) -> None:
     quick: dict[str, Any] = {"lr": 0.1, "max_epochs": 2}
     none = uses.distilled(here, given, *NOTHING, **quick)
@@ -137,7 +138,7 @@ def test_distillation_on_no_examples_is_the_plain_one(
 
 
 def test_filling_up_touches_training_data_of_the_chosen_alone(
-    here: Place, made: tuple[Tensor, Tensor]
+    here: Setup, made: tuple[Tensor, Tensor]
 ) -> None:
     fed, (x, y) = here.fed, made
     more = uses.filled(fed, x, y, (0, 3))
@@ -160,13 +161,13 @@ def test_filling_up_touches_training_data_of_the_chosen_alone(
         uses.filled(fed, x, y, (5,))
 
 
-def test_the_poor_are_those_below_the_median(here: Place) -> None:
+def test_the_poor_are_those_below_the_median(here: Setup) -> None:
     assert uses.poor(here.fed) == (0, 1)
     x, y = digits(100)
     assert uses.poor(federation(x, y, np.repeat(np.arange(4), 25))) == ()
 
 
-def test_filling_up_with_nothing_is_being_alone(here: Place, made: tuple[Tensor, Tensor]) -> None:
+def test_filling_up_with_nothing_is_being_alone(here: Setup, made: tuple[Tensor, Tensor]) -> None:
     alone = alone_of(ALONE)
     none = uses.fill_up(here, alone, *NOTHING)
     assert none.who == (0, 1)
@@ -229,7 +230,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x, y = digits(200)
     np.savez(place / "small.npz", x=x, y=y)
     words = ["compare", "fedevg(steps=2,spc=2)", "fedavg", "--data", str(place / "small.npz")]
-    words += ["--clients", "5", "--model", "mlp(8)", "--rounds", "2", "--yardstick", ALONE]
+    words += ["--clients", "5", "--model", "mlp(8)", "--rounds", "2", "--baseline", ALONE]
     words += ["--jobs", "1"]  # no worker has to start
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["glocal", *words, "--out", str(place / "both")])

@@ -307,7 +307,7 @@ def test_engines_agree_on_a_backdoor() -> None:
             rounds=2,
             attack="backdoor(boost=2, share=0.4)",
             engine=engine,
-            yardstick="local(max_epochs=1)",
+            baseline="local(max_epochs=1)",
         )
         for engine in ("sequential", "vectorised")
     )
@@ -385,7 +385,7 @@ def test_what_a_client_keeps_must_be_finite_all_the_same() -> None:
 
 def test_a_run_under_attack() -> None:
     fed = ragged()
-    common: dict[str, Any] = {"model": "mlp(4)", "rounds": 2, "yardstick": "local(max_epochs=1)"}
+    common: dict[str, Any] = {"model": "mlp(4)", "rounds": 2, "baseline": "local(max_epochs=1)"}
     found = glocal.fit("median", fed, attack="sign-flip(share=0.4)", repeats=2, **common)
     who = attacks.malicious(0.4, 6, 0)
     assert [r["malicious"] for r in found.clients] == [k in who for k in range(6)]
@@ -414,7 +414,7 @@ def test_an_attack_that_ends_the_training_is_judged_as_it_stood() -> None:
         model="mlp(4)",
         rounds=50,
         attack="scale(1e10, share=0.2)",
-        yardstick="local(max_epochs=1)",
+        baseline="local(max_epochs=1)",
     )
     (stopped,) = found.summary["attack"]["stopped"]
     assert 1 < stopped < 50
@@ -435,7 +435,7 @@ def test_replacement_breaks_the_mean_and_no_robust_combiner() -> None:
     fed = glocal.load("digits", clients=10, partition="iid", seed=0)
 
     def honest(method: str, attack: str) -> float:
-        found = glocal.fit(method, fed, attack=attack, rounds=5, yardstick="local(max_epochs=1)")
+        found = glocal.fit(method, fed, attack=attack, rounds=5, baseline="local(max_epochs=1)")
         return float(found.summary["honest"]["mean"])
 
     for share in (0.1, 0.2):

@@ -126,7 +126,7 @@ def test_a_run_goes_on_without_a_client_that_diverges(method: str, engine: str) 
     x, y = torch.randn(80, 4, generator=torch.Generator().manual_seed(1)), torch.arange(80) % 2
     x[60:] *= 1e18  # finite, but the squares of its gradients are not
     fed = glocal.federation(x, y, torch.arange(80) // 20)
-    given = {"model": "mlp(4)", "rounds": 3, "engine": engine, "yardstick": "local(lr=1e-30)"}
+    given = {"model": "mlp(4)", "rounds": 3, "engine": engine, "baseline": "local(lr=1e-30)"}
     with pytest.raises(ClientError, match=r"client 3's training in round 1"):
         glocal.fit(method, fed, **given)
     run = glocal.fit(method, fed, **given, diverged="skip")

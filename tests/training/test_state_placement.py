@@ -20,8 +20,10 @@ from glocal.core.errors import GlocalError, NoRoomError
 from glocal.core.types import Tree
 from glocal.data.federation import Federation, federation
 from glocal.experiment import memory_estimate as limits
+from glocal.experiment import setup as setups
 from glocal.experiment.client_footprint import Client
-from glocal.experiment.config import Order
+from glocal.experiment.config import Config
+from glocal.experiment.runner import Callbacks, memory_needed, run_seed, runner_of
 from glocal.methods import resolve
 from glocal.methods.ditto import ditto
 from glocal.runs.restore import restore
@@ -126,15 +128,15 @@ def trained(
     kill: int | None = None,
     method: str | Plan = "ditto",
 ) -> Any:
-    order = Order(model="logistic", rounds=9, sampled=4, states=states)
+    order = Config(model="logistic", rounds=9, sampled=4, states=states)
     keeping = folder and Keeping(folder, every=2, stop=lambda: False, note=quiet)
 
-    def look(done: Progress, new: list[dict[str, Any]]) -> None:
-        if kill is not None and done.round == kill and len(new) == 1:
+    def look(done: Progress) -> None:
+        if kill is not None and done.round == kill:
             raise _KilledError
 
-    plan = as_plan(resolve(method) if isinstance(method, str) else method)
-    return order.federated(plan, order.place(fed(), 0), look, keeping=keeping or None)
+    callbacks = Callbacks(on_round=look)
+    return run_seed(order, runner_of("", method), fed(), 0, callbacks, keeping or None)
 
 
 def end(repeat: Any) -> Tree:
@@ -183,7 +185,7 @@ def test_a_run_folder_has_the_same_files(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(export, "CHUNK_BYTES", 5000)  # some clients at a time
     for states in ("device", "disk"):
         words = f"glocal run apfl --clients 8 --partition iid --model logistic --rounds 3 \
-            --sampled 3 --yardstick local(lr=0.1,max_epochs=1) --states {states} --out {states} \
+            --sampled 3 --baseline local(lr=0.1,max_epochs=1) --states {states} --out {states} \
             --jobs {1 if states == 'device' else 2}"
         monkeypatch.setattr(sys, "argv", words.split())
         with pytest.raises(SystemExit) as ended:
@@ -201,9 +203,9 @@ def test_a_run_folder_has_the_same_files(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_what_does_not_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """States count for the disk, and nobody asks for all of them at once."""
-    order = Order(model="logistic", rounds=9, sampled=4, states="disk")
-    here = order.place(fed(), 0)
-    need = order.needs(as_plan(resolve("ditto")), here)
+    order = Config(model="logistic", rounds=9, sampled=4, states="disk")
+    here = setups.make(order, fed(), 0)
+    need = memory_needed(order, runner_of("method", "ditto"), here)
     near = replace(order, states="device").needs(as_plan(resolve("ditto")), here)
     assert need is not None
     assert near is not None
@@ -285,7 +287,7 @@ def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(GlocalError, match="unknown place for clients' states 'tape'"):
-        Order(states="tape")
+        Config(states="tape")
     with pytest.raises(GlocalError, match="GB on disk, and "):
         Storage("disk", note=quiet).store(10**6, 10**9, "cpu", rows=10**6)
     monkeypatch.setenv("TMPDIR", "/dev/full")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -20,41 +21,10 @@ from glocal.cli.commands.resume import resume
 from glocal.cli.commands.robustness import robustness
 from glocal.cli.commands.runs import runs
 from glocal.cli.commands.synthetic import synthetic
-from glocal.cli.commands.training import new, train
-from glocal.cli.options import (
-    Adapt,
-    Augment,
-    CheckpointEvery,
-    Client,
-    Clients,
-    Data,
-    Device,
-    Diverged,
-    EngineOption,
-    FractionOf,
-    Init,
-    Jobs,
-    Json,
-    KeepCheckpoints,
-    Label,
-    Model,
-    NewTest,
-    Out,
-    Partition,
-    PoissonOption,
-    PrecisionOption,
-    Repeats,
-    Rounds,
-    Sampled,
-    Seed,
-    StatesOption,
-    Track,
-    Transform,
-    ValidateEvery,
-    Yardstick,
-    chosen,
-)
+from glocal.cli.commands.training import train
+from glocal.cli.options import Json, Out, typed, with_settings
 from glocal.core.errors import GlocalError, Interrupted
+from glocal.experiment.config import DEFAULT_COMPARISON, Config
 
 app = typer.Typer(
     add_completion=False,
@@ -86,42 +56,23 @@ def glocal(
     """What all commands have in common."""
 
 
-DEFAULT_COMPARISON = ["local", "fedavg", "fedprox", "ditto"]
-
-
 @app.command()
+@with_settings(jobs=0)
 def compare(
+    config: Config,
     methods: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[METHOD]...",
-            help="What to compare, as in: local fedavg 'fedprox(mu=0.1)' 'fedavg+adam(lr=0.01)'. "
-            f"Default: {' '.join(DEFAULT_COMPARISON)}.",
+            help="What to compare, as in: local fedavg 'fedprox(mu=0.1)' 'fedavg+adam(lr=0.01)' "
+            f"own.py:mine. Default: {' '.join(DEFAULT_COMPARISON)}.",
         ),
     ] = None,
-    data: Data = "digits",
-    clients: Clients = 20,
-    partition: Partition = None,
-    transform: Transform = None,
-    label: Label = "label",
-    client: Client = "client",
-    model: Model = "mlp",
-    init: Init = None,
-    augment: Augment = None,
-    rounds: Rounds = 50,
-    fraction: FractionOf = 1.0,
-    sampled: Sampled = None,
-    poisson: PoissonOption = False,
-    repeats: Repeats = 1,
-    yardstick: Yardstick = "local",
-    validate_every: ValidateEvery = 0,
-    new_test: NewTest = False,
-    adapt: Adapt = None,
     against: Annotated[
         str | None,
         typer.Option(
             help="One of the methods: how far are the others above it, with an interval?",
-            rich_help_panel="Judging",
+            rich_help_panel="Evaluation",
         ),
     ] = None,
     choose: Annotated[
@@ -130,25 +81,15 @@ def compare(
             "--choose",
             help="Add a row in which each client chooses among all of these and being alone, on "
             "its own validation data (always there with --adapt).",
-            rich_help_panel="Judging",
+            rich_help_panel="Evaluation",
         ),
     ] = False,
-    seed: Seed = 0,
-    engine: EngineOption = "auto",
-    device: Device = "cpu",
-    jobs: Jobs = 0,
-    diverged: Diverged = "fatal",
-    states: StatesOption = "auto",
-    precision: PrecisionOption = "single",
-    checkpoint_every: CheckpointEvery = 0,
-    keep_checkpoints: KeepCheckpoints = 2,
-    track: Track = None,
     out: Out = None,
     json: Json = None,
 ) -> None:
     """Train several methods on one federation: who is better off than alone?
 
-    Every client is set against its own yardstick, the model it trains by itself.
+    Every client is set against its local baseline, the model it trains by itself.
 
     Examples:
       glocal compare
@@ -157,54 +98,26 @@ def compare(
 
       glocal compare fedavg --data hospitals.csv --client hospital --label outcome
     """
-    from glocal.runs.settings import from_mapping
+    from glocal.runs.job import new
 
-    settings = from_mapping(chosen(locals()))
     specs = list(dict.fromkeys(methods or DEFAULT_COMPARISON))
     if against is not None and against not in specs:
         raise GlocalError(f"--against {against} is not among the methods compared: add it to them.")
-    train(new(specs, settings, out, "compare", against, choose), json)
+    train(new(specs, config, out, "compare", against, choose), json)
 
 
 @app.command()
+@with_settings(jobs=0)
 def run(
-    context: typer.Context,
+    config: Config,
     method: Annotated[
         str,
         typer.Argument(
             metavar="METHOD|FILE.toml",
-            help="A method, as in 'fedprox(mu=0.1)'; or a file with a method and settings of the "
-            "same names as these options (options given here win).",
+            help="A method, as in 'fedprox(mu=0.1)' or own.py:mine; or a file with a method and "
+            "settings of the same names as these options (options given here win).",
         ),
     ],
-    data: Data = "digits",
-    clients: Clients = 20,
-    partition: Partition = None,
-    transform: Transform = None,
-    label: Label = "label",
-    client: Client = "client",
-    model: Model = "mlp",
-    init: Init = None,
-    augment: Augment = None,
-    rounds: Rounds = 50,
-    fraction: FractionOf = 1.0,
-    sampled: Sampled = None,
-    poisson: PoissonOption = False,
-    repeats: Repeats = 1,
-    yardstick: Yardstick = "local",
-    validate_every: ValidateEvery = 0,
-    new_test: NewTest = False,
-    adapt: Adapt = None,
-    seed: Seed = 0,
-    engine: EngineOption = "auto",
-    device: Device = "cpu",
-    jobs: Jobs = 0,
-    diverged: Diverged = "fatal",
-    states: StatesOption = "auto",
-    precision: PrecisionOption = "single",
-    checkpoint_every: CheckpointEvery = 0,
-    keep_checkpoints: KeepCheckpoints = 2,
-    track: Track = None,
     out: Out = None,
     json: Json = None,
 ) -> None:
@@ -215,23 +128,13 @@ def run(
 
       glocal run runs/2026-01-31-120000-fedavg/settings.toml --seed 1
     """
-    from dataclasses import asdict
+    from glocal.runs.job import new
+    from glocal.runs.settings import read
 
-    from glocal.runs.settings import from_mapping, read
-
-    given = chosen(locals())
     if method.endswith(".toml"):
-        method, settings = read(Path(method))
-        typed = click.core.ParameterSource.COMMANDLINE
-        explicit = {
-            name: value
-            for name, value in given.items()
-            if context.get_parameter_source("transform" if name == "transforms" else name) == typed
-        }
-        settings = from_mapping({**asdict(settings), **explicit})
-    else:
-        settings = from_mapping(given)
-    train(new([method], settings, out, "run"), json)
+        method, config = read(Path(method))
+        config = replace(config, **typed())
+    train(new([method], config, out, "run"), json)
 
 
 @app.command()
@@ -243,18 +146,14 @@ def methods() -> None:
 
 
 @app.command()
+@with_settings("Data", "seed", "-data")
 def data(
+    config: Config,
     name: Annotated[
         str | None, typer.Argument(help="A data set or file to load and show.", metavar="[NAME]")
     ] = None,
-    clients: Clients = 20,
-    partition: Partition = None,
-    transform: Transform = None,
-    label: Label = "label",
-    client: Client = "client",
-    seed: Seed = 0,
 ) -> None:
-    """List data sets and partitions; with a NAME, load it and draw how it is dealt.
+    """List data sets and partitions; with a NAME, load it and draw how it is partitioned.
 
     Examples:
       glocal data
@@ -265,11 +164,8 @@ def data(
 
     if name is None:
         list_data()
-        return
-    from glocal.runs.settings import from_mapping
-
-    given = {k: v for k, v in chosen(locals()).items() if k != "data"}
-    draw_federation(from_mapping({**given, "data": name}).federation())
+    else:
+        draw_federation(replace(config, data=name).federation())
 
 
 @app.command()

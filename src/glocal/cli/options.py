@@ -1,15 +1,147 @@
-"""The options that commands share: each with its help, in one place."""
+"""Options of commands. Those of settings derive from the fields of the configuration."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin, get_type_hints
 
+import click
 import typer
 
 from glocal.core.errors import GlocalError, shown
+from glocal.experiment.config import Config, from_mapping, plain_kinds
 
+LONGEST_NAME = 240
+
+
+def with_settings(*chosen: str, **defaults: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Give a command the options of some settings, and their values as its argument ``config``.
+
+    Args:
+        chosen: Names of settings, or of groups of them (:data:`~glocal.experiment.config.GROUPS`);
+            none: all. A name with ``-`` before it is left out.
+        defaults: Values of settings where this command's differ.
+    """
+    fields = [each for each in dataclasses.fields(Config) if _is_chosen(each, chosen)]
+
+    def decorate(command: Callable[..., Any]) -> Any:
+        @functools.wraps(command)
+        def with_config(**given: Any) -> Any:
+            settings = dict(defaults)
+            for each in fields:
+                value = given.pop(_parameter(each))
+                settings[each.name] = tuple(value or ()) if _is_list(each) else value
+            return command(config=from_mapping(settings), **given)
+
+        signature = inspect.signature(command)
+        hints = get_type_hints(command, include_extras=True)
+        parameters: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            if parameter.name == "config":
+                parameters += [_option(each, defaults) for each in fields]
+            else:
+                kind = hints[parameter.name]
+                parameters.append(
+                    parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY)
+                )
+        with_config.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        with_config.__annotations__ = {p.name: p.annotation for p in parameters}
+        return with_config
+
+    return decorate
+
+
+def typed() -> dict[str, Any]:
+    """The settings that were typed on the command line, not left at their defaults."""
+    context = click.get_current_context()
+    source = click.core.ParameterSource.COMMANDLINE
+    explicit = {}
+    for each in dataclasses.fields(Config):
+        name = _parameter(each)
+        if name in context.params and context.get_parameter_source(name) == source:
+            value = context.params[name]
+            explicit[each.name] = tuple(value or ()) if _is_list(each) else value
+    return explicit
+
+
+def _is_chosen(each: dataclasses.Field[Any], chosen: tuple[str, ...]) -> bool:
+    on_the_command_line = each.name in plain_kinds() and each.metadata["option"] != ""
+    if not on_the_command_line or f"-{each.name}" in chosen:
+        return False
+    named = [name for name in chosen if not name.startswith("-")]
+    return not named or each.name in named or each.metadata["group"] in named
+
+
+def _parameter(each: dataclasses.Field[Any]) -> str:
+    return each.metadata["option"] or each.name
+
+
+def _is_list(each: dataclasses.Field[Any]) -> bool:
+    return get_origin(plain_kinds()[each.name]) is tuple
+
+
+def _option(each: dataclasses.Field[Any], defaults: dict[str, Any]) -> inspect.Parameter:
+    """A setting as a parameter that typer makes an option of."""
+    name, kind = _parameter(each), plain_kinds()[each.name]
+    default = defaults.get(each.name, each.default)
+    if _is_list(each):
+        kind, default = list[str] | None, list(default) or None
+    flag = f"--{name.replace('_', '-')}"
+    group = each.metadata["group"]
+    option = typer.Option(flag, help=each.metadata["help"], rich_help_panel=group)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+    )
+
+
+def usable(path: Path | None) -> Path | None:
+    """Refuse, before anything is trained, a path that no file or folder can have."""
+    if path is None:
+        return None
+    problem = None
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # it may be made, and whoever makes it says why not
+    except OSError as error:
+        problem = error.strerror
+    except ValueError:
+        problem = "it holds a NUL character"
+    # Files are written beside their place first, under a name a little longer.
+    if problem is None and len(os.fsencode(path.name)) > LONGEST_NAME:
+        problem = "File name too long"
+    if problem is not None:
+        raise GlocalError(
+            f"the path {shown(str(path))} cannot be used ({problem}): choose another."
+        )
+    return path
+
+
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="The run folder; a new one under runs/ by default.",
+        rich_help_panel="Output",
+        callback=usable,
+    ),
+]
+Json = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        help="Also write all figures to this file ('-': print).",
+        rich_help_panel="Output",
+        callback=usable,
+    ),
+]
+
+
+# The options one by one, for commands that do not take them from the configuration yet.
 Data = Annotated[
     str,
     typer.Option(
@@ -175,57 +307,8 @@ Track = Annotated[
 ]
 
 
-def usable(path: Path | None) -> Path | None:
-    """Refuse, before anything is trained, a path that no file or folder can have."""
-    if path is None:
-        return None
-    problem = None
-    try:
-        os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        pass  # it may be made, and whoever makes it says why not
-    except OSError as error:
-        problem = error.strerror
-    except ValueError:
-        problem = "it holds a NUL character"
-    # Files are written beside their place first, under a name a little longer.
-    if problem is None and len(os.fsencode(path.name)) > LONGEST_NAME:
-        problem = "File name too long"
-    if problem is not None:
-        raise GlocalError(
-            f"the path {shown(str(path))} cannot be used ({problem}): choose another."
-        )
-    return path
-
-
-LONGEST_NAME = 240
-
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        help="The run folder; a new one under runs/ by default.",
-        rich_help_panel="Output",
-        callback=usable,
-    ),
-]
-Json = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        help="Also write all figures to this file ('-': print).",
-        rich_help_panel="Output",
-        callback=usable,
-    ),
-]
-
-
 def chosen(arguments: dict[str, Any]) -> dict[str, Any]:
     """The settings among a command's arguments."""
-    from dataclasses import fields
-
-    from glocal.runs.settings import Settings
-
-    names = {f.name for f in fields(Settings)}
-    found = {k: v for k, v in arguments.items() if k in names}
+    found = {k: v for k, v in arguments.items() if k in plain_kinds()}
     lists = {"transforms": "transform", "track": "track"}
     return {**found, **{name: tuple(arguments.get(k) or ()) for name, k in lists.items()}}

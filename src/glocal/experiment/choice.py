@@ -10,7 +10,7 @@ from glocal.data.federation import Federation
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.summary import Trial, client_table, summarise
 from glocal.experiment.adaptation_report import Offer, choose
-from glocal.experiment.fit import Run
+from glocal.experiment.run import Run
 
 CHOICE = "choice"
 """What the row of a comparison is called in which each client chooses."""
@@ -21,12 +21,12 @@ def choice(done: Mapping[str, Run], fed: Federation) -> Run:
 
     Everything chosen from must have been trained, so all of its traffic counts.
     """
-    offers = {name: run for name, run in done.items() if not run.yardstick}
+    offers = {name: run for name, run in done.items() if not run.is_baseline}
     if not offers:
         raise GlocalError("there is nothing to choose from but being alone: add a method.")
     first = next(iter(offers.values()))
     trials, picks = [], []
-    for r, alone in enumerate(first.alone):
+    for r, alone in enumerate(first.baseline):
         fold = fed.fold(r) if r else fed
         others = {}
         for name, run in offers.items():

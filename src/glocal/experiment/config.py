@@ -1,331 +1,306 @@
-"""A fit's order: what was asked for, checked, and how each repeat of it is carried out."""
+"""The configuration of a run: every setting once, with its type, its default and its help.
+
+``glocal.fit(**settings)``, settings files and the options of the command line derive from the
+fields of :class:`Config`. A new setting is a field here and the line that uses it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import dataclasses
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from torch import Tensor
+from glocal.core import validation
+from glocal.core.errors import GlocalError, unknown
 
-from glocal.core import tree
-from glocal.core import validation as fields
-from glocal.core.errors import ClientError, GlocalError, unknown
-from glocal.core.interrupts import Stopped
-from glocal.data.federation import Federation
-from glocal.evaluation.communication import Traffic, published
-from glocal.experiment import ensemble as newtest
-from glocal.experiment import memory_estimate as limits
-from glocal.experiment import setup as place
-from glocal.experiment.adaptation import Public, techniques
-from glocal.experiment.adaptation_report import after
-from glocal.experiment.fingerprint import digest
-from glocal.experiment.repeat import Repeat, Trained, contents, judge, struck
-from glocal.experiment.setup import ModelLike, Place
-from glocal.experiment.synthetic import made
-from glocal.methods.local import LocalTraining
-from glocal.nn.task import PRECISIONS, Augment, Losses, cross_entropy
-from glocal.slots.method import Method, Plan
-from glocal.slots.server_half import whole_model
-from glocal.training import attacks
-from glocal.training.checkpoint import Keeper, Keeping, packed, reclaim, unpacked
-from glocal.training.client_state.placement import Storage, check_place
-from glocal.training.divergence import check_policy
-from glocal.training.loop import Progress, Training
-from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
 
-Tick = Callable[[int, int], None]
-"""How much is done and how much there is."""
+    from glocal.data.federation import Federation
+    from glocal.engines.base import Engine
+    from glocal.experiment.adaptation import Technique
+    from glocal.nn.task import Augment, Losses
+    from glocal.slots.method import Method
+    from glocal.training.attacks import Attack
+else:  # the options are derived from these types, and need not wait for torch
+    Tensor = Module = Engine = Technique = Augment = Losses = Method = Attack = Any
 
-OnRound = Callable[[Progress, list[dict[str, Any]]], None]
-"""Where a training stands, and the lines of its history that are new."""
+DEFAULT_COMPARISON = ("local", "fedavg", "fedprox", "ditto")
+
+GROUPS = ("Data", "Training", "Evaluation", "Machine", "Output")
+"""The groups of settings, as the help of a command shows them."""
 
 
-def no_tick(done: int, total: int) -> None:
-    """Say nothing."""
+def setting(
+    default: Any, group: str, text: str, *, least: int | None = None, option: str | None = None
+) -> Any:
+    """Declare one field of the configuration.
 
-
-CHECKED = ("sampled", "poisson", "validate_every", "new_test")
-"""What is plain text or a number, and checked nowhere else."""
+    Args:
+        default: Its value where nothing is said.
+        group: One of :data:`GROUPS`.
+        text: Its help.
+        least: The lowest value of a number.
+        option: Its name on the command line, where that is another; ``""``: it has none.
+    """
+    return field(
+        default=default, metadata={"group": group, "help": text, "least": least, "option": option}
+    )
 
 
 @dataclass(frozen=True)
-class Order:
-    """What was asked for, checked: all that a fit depends on but the method and the data."""
+class Config:
+    """Everything that a run depends on but the method; checked when it is made."""
 
-    model: ModelLike = "mlp"
-    rounds: int = 50
-    fraction: float = 1.0
-    sampled: int | None = None
-    poisson: bool = False
-    repeats: int = 1
-    seed: int = 0
-    engine: str = "auto"
-    device: str = "cpu"
-    init: Mapping[str, Tensor] | str | Path | None = None
-    losses: Losses = cross_entropy
-    augment: Augment | None = None
-    yardstick: Method | str | None = None
-    validate_every: int = 0
-    new_test: bool = False
-    adapt: str | None = None
-    public: Public | None = None
-    attack: str | None = None
-    diverged: str = "fatal"
-    states: str = "auto"
-    precision: str = "single"
+    data: str = setting(
+        "digits", "Data", "A data set ('glocal data' lists them), or your own .csv or .npz file."
+    )
+    clients: int = setting(20, "Data", "How many clients the data is partitioned among.")
+    partition: str | None = setting(
+        None,
+        "Data",
+        "How it is partitioned: iid, dirichlet(0.3), dirichlet-clients(0.3), classes(2), "
+        "shards(2), quantity(0.5), by(column). Default: the data's own clients, or dirichlet(0.3).",
+    )
+    split: tuple[float, float, float] = setting(
+        (0.7, 0.1, 0.2), "Data", "Shares of training, validation and test examples.", option=""
+    )
+    transforms: tuple[str, ...] = setting(
+        (),
+        "Data",
+        "Change some clients' data, as in 'rotate(90, clients=5)' or 'pair-noise(0.4)'; may be "
+        "given several times.",
+        option="transform",
+    )
+    label: str = setting("label", "Data", "The label column of a .csv file.")
+    client: str = setting("client", "Data", "The client column of a .csv file.")
+    model: str | Module | Callable[[], Module] = setting(
+        "mlp",
+        "Training",
+        "A model such as mlp, 'mlp(200,200)', lenet, cnn, resnet10; or your own, as net.py:Name "
+        "('glocal methods' lists all).",
+    )
+    init: str | Path | Mapping[str, Tensor] | None = setting(
+        None, "Training", "Start from the weights in this .safetensors file."
+    )
+    losses: Losses | None = setting(
+        None, "Training", "One loss per example from logits and labels; cross-entropy by default."
+    )
+    augment: str | Augment | None = setting(
+        None, "Training", "Augment training images, as in 'crop(4)+flip'."
+    )
+    rounds: int = setting(50, "Training", "Communication rounds.", least=1)
+    fraction: float = setting(1.0, "Training", "Share of clients in a round.")
+    sampled: int | None = setting(None, "Training", "Clients in a round, instead of --fraction.")
+    poisson: bool = setting(
+        False, "Training", "Poisson sampling: each client is in a round with that probability."
+    )
+    diverged: str = setting(
+        "fatal",
+        "Training",
+        "A client whose training is not finite: fatal (the run ends), skip (it sits the round "
+        "out), clip (what is finite of its update is used, shortened).",
+    )
+    attack: str | Attack | None = setting(
+        None, "Training", "What malicious clients do, as in 'sign-flip(share=0.2)'.", option=""
+    )
+    repeats: int = setting(
+        1,
+        "Evaluation",
+        "Repeat on other splits and seeds; verdicts pool over them, so fewer stay undecided.",
+        least=1,
+    )
+    baseline: str | Method | None = setting(
+        "local",
+        "Evaluation",
+        "How clients train alone, as in 'local(max_epochs=200)': the local baseline.",
+    )
+    validate_every: int = setting(
+        0,
+        "Evaluation",
+        "Record validation accuracy each so many rounds (0: after the last).",
+        least=0,
+    )
+    new_test: bool = setting(
+        False, "Evaluation", "Also evaluate all clients' models together on data of unknown origin."
+    )
+    adapt: str | Technique | Sequence[Technique] | None = setting(
+        None,
+        "Evaluation",
+        "Let each client adapt what it got: fine-tune, freeze-base, ewc, distill, with settings "
+        "and joined by +, or best (all of them, and of those each client's best).",
+    )
+    public: tuple[Tensor, Tensor] | None = setting(
+        None, "Evaluation", "Inputs and labels that are nobody's, for ewc(fisher=public)."
+    )
+    seed: int = setting(0, "Machine", "The seed of everything drawn: same seed, same result.")
+    engine: str | Engine = setting(
+        "auto",
+        "Machine",
+        "sequential, vectorised, compiled (vectorised, and compiled first), or auto (by model, "
+        "device and length of the run).",
+    )
+    device: str = setting("cpu", "Machine", "cpu or cuda.")
+    precision: str = setting(
+        "single", "Machine", "single, or bf16: training's products and convolutions in bfloat16."
+    )
+    jobs: int = setting(
+        1,
+        "Machine",
+        "Processes to train in (0: one a core, where models are small and there is much to train).",
+        least=0,
+    )
+    states: str = setting(
+        "auto",
+        "Machine",
+        "Where clients' states are kept: on the device, in the host's memory (host), on disk, or "
+        "by their size (auto). Changes nothing that comes out.",
+    )
+    checkpoint_every: int = setting(
+        0,
+        "Output",
+        "Rounds from checkpoint to checkpoint (0: as often as it takes 5 % of the time).",
+        least=0,
+    )
+    keep_checkpoints: int = setting(2, "Output", "How many checkpoints are kept.", least=1)
+    track: tuple[str, ...] = setting(
+        (),
+        "Output",
+        "Also pass every round on to tensorboard or mlflow; may be given several times.",
+    )
 
     def __post_init__(self) -> None:
-        if self.attack is not None:
-            attacks.parse(self.attack)
-        if self.adapt is not None:
-            techniques(self.adapt)
-        for name, kind in get_type_hints(Order).items():
-            if name in CHECKED:
-                fields.check(name, getattr(self, name), kind)
-        fields.positive_integers(rounds=self.rounds, repeats=self.repeats)
-        if self.validate_every < 0:
-            raise GlocalError(f"validate_every must be 0 or more, not {self.validate_every}.")
-        seed = self.seed
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
-            raise GlocalError(f"seed must be an integer from 0 to 2^63 − 1, not {seed}.")
-        place.alone_of(self.yardstick)
-        check_place(self.states)
-        if self.precision not in PRECISIONS:
-            raise unknown("precision", self.precision, PRECISIONS)
-        check_policy(self.diverged)
+        for name, kind in kinds().items():
+            validation.check(name, getattr(self, name), kind)
+        for each in dataclasses.fields(self):
+            least, value = each.metadata["least"], getattr(self, each.name)
+            if least is not None and value < least:
+                raise GlocalError(
+                    f"{each.name} must be an integer of {least} or more, not {value}."
+                )
+        if self.seed < 0:
+            raise GlocalError(f"seed must be an integer from 0 to 2^63 − 1, not {self.seed}.")
+        if self.sampled is not None and self.fraction != 1.0:
+            raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
+        self._check_components()
 
-    def alone(self, plan: Plan) -> LocalTraining:
-        """How clients train alone: the plan itself, if that is what it is."""
-        return itself(plan) or place.alone_of(self.yardstick)
+    def _check_components(self) -> None:
+        """What is named must exist; nothing of this depends on the data."""
+        from glocal.experiment import parts
 
-    def place(self, fed: Federation, repeat: int) -> Place:
-        """Where the ``repeat``-th repeat is done."""
-        return place.make(
-            fed,
-            self.model,
-            self.seed,
-            repeat,
-            self.engine,
-            self.device,
-            self.init,
-            self.losses,
-            self.augment,
-            self.precision,
+        parts.attack(self.attack)
+        parts.techniques(self.adapt)
+        parts.baseline(self.baseline)
+        parts.check_names(self)
+
+    def federation(self) -> Federation:
+        """The clients' data."""
+        from glocal.data import load
+
+        return load(
+            self.data,
+            clients=self.clients,
+            partition=self.partition,
+            split=self.split,
+            seed=self.seed,
+            transforms=self.transforms,
+            label=self.label,
+            client=self.client,
         )
 
-    def training(self, plan: Plan, here: Place) -> Training:
-        """The rounds of a plan; refuses what does not fit the model or the sampling."""
-        adversary, fed = None, here.fed
-        if self.attack is not None:
-            # Of all repeats the same clients, so that what became of the others can be pooled.
-            adversary = attacks.parse(self.attack).on(fed, self.seed)
-            fed = adversary.poisoned(fed)
-            for stage in plan.stages:
-                half = stage.method.server_half
-                if not half.sends_update and adversary.attack.poison is None:
-                    raise GlocalError(
-                        f"{half.name} sends no update of a model, so "
-                        f"{self.attack} would change nothing: attack its data, as with "
-                        "label-flip."
-                    )
-        sampler = _sampler(self.fraction, self.sampled, self.poisson, len(here.fed))
-        rounds, every = self.rounds, self.validate_every
-        training = Training(
-            plan,
-            here.task,
-            fed,
-            here.engine,
-            sampler,
-            rounds,
-            here.seed,
-            every,
-            adversary,
-            self.diverged,
-            Storage(self.states),
-        )
-        for technique in techniques(self.adapt) if self.adapt is not None else ():
-            technique.check(here.task, self.public)
-        for stage in plan.stages:
-            stage.method.check(here.task, here.fed, training.setting)
-        return training
+    def arguments(self) -> dict[str, Any]:
+        """The settings as :func:`glocal.fit` takes them: all but those of the data."""
+        return {each.name: getattr(self, each.name) for each in of_group(*GROUPS[1:])}
 
-    def needs(self, plan: Plan, here: Place, processes: int = 1) -> limits.Estimate | None:
-        """The memory that the plan's repeats will take, beyond what is taken already.
+    def as_toml(self) -> dict[str, Any]:
+        """What TOML can hold: settings that are none, and objects of Python, are left out."""
+        values = {name: getattr(self, name) for name in plain_kinds()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+            if value is not None and value != () and validation.fits(value, plain_kinds()[name])
+        }
 
-        Asked before anyone trains. None if that cannot be found out: something in the method or
-        the model fails, and training will say where.
-        """
-        training = None if itself(plan) else self.training(plan, here)
-        alone = self.alone(plan)
-        try:
-            return limits.estimate(
-                here.task,
-                here.fed,
-                here.engine,
-                alone,
-                training,
-                repeats=self.repeats,
-                processes=processes,
-                known=place.is_measured(here, alone),
-                states=self.states,
-            )
-        except Exception:  # whatever a user's method raises
-            return None
-
-    def by_itself(
-        self,
-        alone: LocalTraining,
-        here: Place,
-        tick: Tick = no_tick,
-        keeping: Keeping | None = None,
-    ) -> Repeat:
-        """Every client trains alone."""
-        keeper, storage = None, Storage(self.states, what="the local baseline's models")
-        if keeping is not None:
-            code = digest(here.task.module, self.losses, self.augment)
-            keeper = keeping.epochs(here.repeat, f"alone {code} {here.digest} {alone.label}")
-            storage = Storage(self.states, keeper.series.folder, keeping.note, storage.what)
-        yard, judged = place.measured(here, alone, tick, keeper, storage)
-        together = None
-        if self.new_test:
-            models = yard.models.rows_of
-            together = newtest.own_models(here.task, here.fed, here.engine, models)
-        states, on_disk = contents(yard.models, final=True)
-        val = yard.val_accuracy
-        return Repeat(
-            judged, Traffic(), {}, states, [], 0, together, *_facts(here), val, on_disk=on_disk
-        )
-
-    def federated(
-        self,
-        plan: Plan,
-        here: Place,
-        on_round: OnRound = lambda progress, new: None,
-        on_epoch: Tick = no_tick,
-        keeping: Keeping | None = None,
-        name: str = "",
-    ) -> Repeat:
-        """Clients train together, and then adapt what they got, where that was asked for.
-
-        ``on_round`` is called with where the training stands and the lines of its history that are
-        new: one after each round, many where it was taken up again.
-        """
-        training = self.training(plan, here)
-        keeper = None
-        if keeping is not None:
-            keeper = keeping.rounds(here.repeat, self._known_by(name, plan, here))
-            storage = Storage(self.states, keeper.series.folder, keeping.note)
-            training = replace(training, storage=storage)
-        done, stopped = self._rounds(training, here, on_round, keeper)
-        trained = Trained(training, done)
-        judged, val = judge(trained, here.fed)
-        adapted = None
-        if self.adapt is not None:
-            wanted = techniques(self.adapt)
-            where = (here.task, here.fed, here.engine)
-
-            def tick(epoch: int, epochs: int) -> None:
-                on_epoch(epoch, epochs)
-                if keeping is not None and keeping.stop():
-                    raise Stopped  # what was trained is on disk, and adapting is done again
-
-            seed, public = here.seed, self.public
-            adapted = after(*where, wanted, trained.models, seed, public=public, tick=tick)
-        states, on_disk = contents(done.clients)
-        return Repeat(
-            judged,
-            done.traffic,
-            whole_model(here.task, done.server),
-            states,
-            done.history,
-            _published(training, done),
-            newtest.new_test(trained) if self.new_test else None,
-            *_facts(here),
-            val,
-            adapted,
-            trained,
-            struck(training, here, trained.models, stopped),
-            _spent(training, done),
-            made(training, done, here.fed),
-            on_disk,
-        )
-
-    def _rounds(
-        self, training: Training, here: Place, on_round: OnRound, keeper: Keeper | None
-    ) -> tuple[Progress, int | None]:
-        """All rounds; or those until an attack left nothing finite to train, and which that was."""
-        kept = keeper.last() if keeper else None
-        if kept is None:
-            progress = training.begin(here.task.params)
-        else:
-            progress = unpacked(kept, training)
-            on_round(progress, progress.history)
-
-        def after(done: Progress) -> None:
-            on_round(done, done.history[-1:])
-            if keeper is not None:
-                last = done.round == training.last
-                if keeper.after(done.round, lambda: packed(done), last):
-                    reclaim(done, training, keeper)
-
-        try:
-            return training.run(progress, after), None
-        except ClientError:
-            if keeper is not None:
-                keeper.write(progress.round, lambda: packed(progress))  # the last that was good
-            if training.adversary is None:
-                raise
-            # That the federation ends there is what was to be found out: it is judged as it stands.
-            return progress, progress.round + 1
-
-    def _known_by(self, name: str, plan: Plan, here: Place) -> str:
-        """What a checkpoint must be of, to be taken for this repeat's."""
-        drawn = (self.rounds, self.fraction, self.sampled, self.poisson, self.attack)
-        code = digest(plan, here.task.module, self.losses, self.augment)
-        return f"{name} {code} {here.digest} {drawn} {self.validate_every}"
-
-    def line(self, line: Mapping[str, Any], repeat: int) -> dict[str, Any]:
-        """A round's line, with its repeat where there are several."""
-        return {**line, **({"repeat": repeat + 1} if self.repeats > 1 else {})}
-
-    def title(self, what: str, repeat: int) -> str:
-        """What a progress bar says."""
-        return f"{what} ({repeat + 1} of {self.repeats})" if self.repeats > 1 else what
+    def recorded(self) -> dict[str, Any]:
+        """The settings that a run's record names: those that are always asked for, and others."""
+        named: dict[str, Any] = {}
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            if each.metadata["group"] in ("Data", "Output") or each.name in ("jobs", "public"):
+                continue
+            if each.name in RECORDED or value != each.default:
+                named[each.name] = value if isinstance(value, str | int | float) else str(value)
+        return named
 
 
-def itself(plan: Plan) -> LocalTraining | None:
-    """The plan as a way of being alone, if it is one."""
-    own = plan.stages[0].method.local if len(plan.stages) == 1 else None
-    return own if isinstance(own, LocalTraining) else None
+RECORDED = ("model", "rounds", "fraction", "repeats", "seed", "engine", "device")
+"""Settings that a record names even where they were left at their default."""
 
 
-def _facts(here: Place) -> tuple[str, str, int]:
-    return here.engine.name, here.model_name, tree.count(here.task.params)
+@cache
+def kinds() -> dict[str, Any]:
+    """The type of each setting."""
+    return get_type_hints(Config)
 
 
-def _spent(training: Training, done: Progress) -> dict[str, Any] | None:
-    privacy = training.method(done).privacy
-    return privacy.spent(done.server["privacy"], training.setting) if privacy else None
+@cache
+def plain_kinds() -> dict[str, Any]:
+    """The type of each setting that text can give: without the objects that Python may."""
+    found = {name: _plain(kind) for name, kind in kinds().items()}
+    return {name: kind for name, kind in found.items() if kind is not None}
 
 
-def _published(training: Training, done: Progress) -> int:
-    """As papers count: what is shared goes down to everybody and up from the sampled."""
-    setting = training.setting
-    sizes = [
-        up.get("shared", 0) // max(1, line["cohort"])
-        for up, line in zip(done.traffic.up, done.history, strict=True)
-    ]
-    return sum(published(1, size, setting.clients, setting.fraction) for size in sizes)
+def _plain(kind: Any) -> Any:
+    """A type as text can give it, or none."""
+    several = get_origin(kind) in (Union, types.UnionType)
+    options = get_args(kind) if several else (kind,)
+    plain = [one for one in options if one in (str, int, float, bool) or _texts_or_numbers(one)]
+    if not plain:
+        return None
+    joined = plain[0]
+    for one in [*plain[1:], *([None] if type(None) in options else [])]:
+        joined = joined | one
+    return joined
 
 
-def _sampler(fraction: float, sampled: int | None, poisson: bool, clients: int) -> Sampler:
-    if sampled is not None:
-        fields.positive_integers(sampled=sampled)
-        if sampled > clients:
+def _texts_or_numbers(kind: Any) -> bool:
+    return get_origin(kind) is tuple and get_args(kind)[0] in (str, int, float)
+
+
+def of_group(*groups: str) -> list[dataclasses.Field[Any]]:
+    """The fields of some groups, in order."""
+    return [each for each in dataclasses.fields(Config) if each.metadata["group"] in groups]
+
+
+def from_mapping(values: Mapping[str, Any]) -> Config:
+    """A configuration from names and values as text gives them; an unknown name is an error."""
+    check_known(values, [*plain_kinds(), "method"])
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    for name, value in given.items():
+        validation.check(name, value, plain_kinds()[name])
+    return Config(**given)
+
+
+def from_arguments(settings: Mapping[str, Any]) -> Config:
+    """A configuration for a federation that is there already, from a call's keyword arguments."""
+    of_data = [each.name for each in of_group("Data")]
+    for name in settings:
+        if name in of_data:
             raise GlocalError(
-                f"{sampled} clients a round cannot be drawn from {clients}: ask for fewer."
+                f"{name} says how data is loaded, and here it is: give it to glocal.load, or leave "
+                "the federation out."
             )
-        return Poisson(sampled / clients) if poisson else Fixed(sampled)
-    return Poisson(fraction) if poisson else Fraction(fraction)
+    check_known(settings, [each.name for each in of_group(*GROUPS[1:])])
+    return Config(**settings)
+
+
+def check_known(given: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse the name of a setting that there is not."""
+    for name in given:
+        if name not in known:
+            raise unknown("setting", name, known)

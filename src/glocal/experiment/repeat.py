@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from glocal.evaluation.evaluate import Outcome, at_once, outcomes, pick, validat
 from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment.adaptation_report import After
 from glocal.experiment.attack_report import Struck
-from glocal.experiment.setup import Place
+from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made
 from glocal.training import poisoning as poison
 from glocal.training.client_state.offload import check_fits
@@ -32,12 +31,14 @@ class Trained:
     training: Training
     progress: Progress
 
-    def models(self, ids: Tensor | None = None) -> Params:
-        """The models of some clients, or of all (each chosen on its validation data), stacked."""
+    def models(self, clients: Tensor | None = None) -> Params:
+        """The models of some clients or all (chosen on their validation data), stacked."""
         t = self.training
-        if ids is None:
-            ids = torch.arange(len(t.fed), device=t.fed.x.device)
-            check_fits(len(ids) * 4 * t.task.size)
+        device = t.fed.x.device
+        if clients is None:
+            check_fits(len(t.fed) * 4 * t.task.size)
+            clients = torch.arange(len(t.fed), device=device)
+        ids = clients.to(device)
         return pick(t.task, t.fed, t.engine, t.models(self.progress)(ids), ids)[0]
 
 
@@ -104,20 +105,8 @@ def judge(trained: Trained, fed: Federation) -> tuple[Outcome, Tensor]:
     return judged, validation(t.task, fed, t.engine, models, one_for_all=same)[0]
 
 
-@contextmanager
-def threads_for(here: Place) -> Iterator[None]:
-    """One thread for small models, as many as there were for the rest."""
-    before = torch.get_num_threads()
-    if here.small:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def struck(
-    training: Training, here: Place, models: Callable[[Tensor], Params], stopped: int | None
+    training: Training, setup: Setup, models: Callable[[Tensor], Params], stopped: int | None
 ) -> Struck | None:
     """What the attack came to, if there was one."""
     adversary = training.adversary
@@ -126,8 +115,9 @@ def struck(
     mark = adversary.attack.trigger
     if mark is None:
         return Struck(adversary.clients, stopped, None)
-    everyone = torch.arange(len(here.fed), device=here.fed.x.device)
+    where = (setup.task, setup.fed, setup.engine)
+    everyone = torch.arange(len(setup.fed), device=setup.fed.x.device)
     success: list[float] = []
-    for ids in torch.split(everyone, at_once(here.task, here.fed)):
-        success += poison.success(mark, here.task, here.fed, here.engine, models(ids), ids)
+    for ids in torch.split(everyone, at_once(setup.task, setup.fed)):
+        success += poison.success(mark, *where, models(ids), ids)
     return Struck(adversary.clients, stopped, success)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,13 @@ from glocal.core.errors import GlocalError
 from glocal.core.files import dump, no_room, plain, write
 
 if TYPE_CHECKING:
-    from glocal.experiment.fit import Run
+    from glocal.experiment.run import Run
     from glocal.training.client_state.store import ClientStore
 
 SCHEMA = 1
+
+LONGEST = 100
+"""Letters of a spec that a folder's name takes up: file systems allow some 250 in all."""
 
 
 def save(run: Run, folder: Path) -> None:
@@ -76,3 +80,8 @@ def read_result(file: Path) -> bytes:
     if not isinstance(found, dict) or found.get("schema") != SCHEMA or "methods" not in found:
         raise GlocalError(f"{file} is no result of this version: train anew into another folder.")
     return content
+
+
+def slug(spec: str) -> str:
+    """A method's spec as the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9.=,+_-]+", "_", spec).strip("_.")[:LONGEST] or "method"

@@ -1,14 +1,15 @@
-"""One repeat's working place: a split of the federation, the task and engine, the yardstick."""
+"""What one repeat is done with: a split of the federation, the task, the engine, the baseline."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,17 +17,19 @@ from torch import Tensor, nn
 from glocal import engines
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, shown
+from glocal.core.own_code import is_own, load_own
+from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment.baseline import Baseline, measure
-from glocal.methods import resolve
-from glocal.methods.local import LocalTraining, local
+from glocal.experiment.config import Config
+from glocal.experiment.parts import augmentation
+from glocal.methods.local import LocalTraining
 from glocal.nn import models
-from glocal.nn.task import Augment, Losses, Task, try_out, try_vectorised
-from glocal.slots.method import Method
+from glocal.nn.task import Task, cross_entropy, try_out, try_vectorised
 
 if TYPE_CHECKING:
     from glocal.training.checkpoint import Keeper
@@ -35,12 +38,10 @@ if TYPE_CHECKING:
 ONE_THREAD = 30_000
 """Parameters below which threads of a CPU wait for each other longer than they compute."""
 
-ModelLike = str | nn.Module | Callable[[], nn.Module]
-
 
 @dataclass(frozen=True)
-class Place:
-    """One repeat's working place: a split of the federation, the task and the engine."""
+class Setup:
+    """What one repeat is done with: a split of the federation, the task and the engine."""
 
     fed: Federation
     task: Task
@@ -49,14 +50,14 @@ class Place:
     repeat: int
     digest: str
     """Of the data, the model as it begins, the seed, the device and the engine."""
-    own: tuple[object, ...]
+    objects: tuple[object, ...]
     """The caller's objects that the digest does not tell: losses, augmentation, model."""
     model_name: str
 
     @property
     def key(self) -> str:
-        """Equal, while ``own`` lives, for places on which a yardstick would come out the same."""
-        return " ".join([self.digest, *(str(id(part)) for part in self.own)])
+        """A text that is equal, while ``objects`` live, where a baseline would come out equal."""
+        return " ".join([self.digest, *(str(id(part)) for part in self.objects)])
 
     @property
     def small(self) -> bool:
@@ -64,108 +65,114 @@ class Place:
         few = tree.count(self.task.params) < ONE_THREAD
         return few and self.engine.name == "vectorised" and self.fed.x.device.type == "cpu"
 
+    @contextmanager
+    def threads(self) -> Iterator[None]:
+        """One thread for small models, as many as there were for the rest."""
+        before = torch.get_num_threads()
+        if self.small:
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
-def make(
-    fed: Federation,
-    model: ModelLike,
-    seed: int,
-    repeat: int,
-    engine: str,
-    device: str,
-    init: Mapping[str, Tensor] | str | Path | None,
-    losses: Losses,
-    augment: Augment | None,
-    precision: str = "single",
-) -> Place:
+
+def make(config: Config, fed: Federation, repeat: int) -> Setup:
     """The ``repeat``-th split and seed; the first is the caller's own."""
-    where = _device(device)
+    device, seed, model = _device(config.device), config.seed, config.model
     if repeat:
         fed = fed.fold(repeat)
         seed = rng.seed_of(rng.fold(rng.key(seed), repeat))
+    if is_own(model):
+        model = load_own(str(model), "model")
     if isinstance(model, str):
-        moved = 0 if fed.x.device == where else sum(t.nbytes for t in (fed.x, fed.y, fed.y_train))
-        limits.check_model(lambda: _named(model, fed, seed), where, moved, model)
+        copied = fed.x.device != device
+        moved = sum(t.nbytes for t in (fed.x, fed.y, fed.y_train)) if copied else 0
+        limits.check_model(lambda: _named(model, fed, seed), device, moved, model)
     module, fresh, label = _module(model, fed, seed)
-    if init is not None:
-        load_weights(module, init)
-    task = Task(module, losses=losses, augment=augment, fresh=fresh, precision=precision).to(where)
-    fed = fed.to(where)
+    if config.init is not None:
+        load_weights(module, config.init)
+    losses = config.losses or cross_entropy
+    augment, precision = augmentation(config.augment), config.precision
+    task = Task(module, losses=losses, augment=augment, fresh=fresh, precision=precision)
+    task, fed = task.to(device), fed.to(device)
     try_out(task, fed.x, fed.y)
-    runner = engines.resolve(engine, task, where)
-    if isinstance(runner, engines.Vectorised):
+    engine = _engine(config.engine, task, fed, device)
+    weights = hashlib.sha256(label.encode())
+    for leaf in task.params.values():
+        weights.update(leaf.cpu().numpy().tobytes())
+    # The engine with its settings: one that compiles long runs is not one that never does.
+    digest = f"{fed.fingerprint} {weights.hexdigest()} {seed} {device} {engine!r}"
+    if precision != "single":
+        digest += f" {precision}"
+    if isinstance(config.augment, str):
+        digest += f" {config.augment}"
+    objects = tuple(
+        None if isinstance(part, str) else part for part in (losses, config.augment, model)
+    )
+    name = config.model if isinstance(config.model, str) else type(module).__name__
+    return Setup(fed, task, engine, seed, repeat, digest, objects, name)
+
+
+def _engine(given: str | Engine, task: Task, fed: Federation, device: torch.device) -> Engine:
+    """The engine, where the model can be trained by it."""
+    own = given if hasattr(given, "round") and hasattr(given, "name") else None
+    engine: Any = own or engines.resolve(str(given), task, device)
+    if isinstance(engine, engines.Vectorised):
         try:
             try_vectorised(task, fed.x, fed.y)
         except GlocalError:
-            if runner.short is None:
+            if engine.short is None:
                 raise
-            runner = runner.short
-    digest = hashlib.sha256(label.encode())
-    for leaf in task.params.values():
-        digest.update(leaf.cpu().numpy().tobytes())
-    own = (losses, augment, None if isinstance(model, str) else model)
-    # The engine with its settings: one that compiles long runs is not one that never does.
-    all_of_it = f"{fed.fingerprint} {digest.hexdigest()} {seed} {where} {runner!r}"
-    if precision != "single":
-        all_of_it += f" {precision}"
-    name = model if isinstance(model, str) else type(module).__name__
-    return Place(fed, task, runner, seed, repeat, all_of_it, own, name)
+            engine = engine.short
+    made: Engine = engine
+    return made
 
 
-_YARDSTICKS: OrderedDict[str, tuple[Baseline, Outcome, object]] = OrderedDict()
+_BASELINES: OrderedDict[str, tuple[Baseline, Outcome, object]] = OrderedDict()
 """The last few, so that methods compared on one federation share theirs."""
 
 KEPT = 32
 
 
 def measured(
-    place: Place,
-    alone: LocalTraining,
+    setup: Setup,
+    client: LocalTraining,
     tick: Callable[[int, int], None],
     keeper: Keeper | None = None,
     storage: Storage | None = None,
 ) -> tuple[Baseline, Outcome]:
-    """The yardstick: trained once for a federation, a model and a seed."""
-    key = _yardstick_key(place, alone)
-    if key not in _YARDSTICKS:
-        where = (place.task, place.fed, place.engine)
-        yard = measure(*where, alone, place.seed, tick, keeper, storage)
-        own = lambda ids: {"own": yard.models.rows_of(ids)}  # noqa: E731
-        judged = outcomes(*where, own, pool=pool_is_valid(place.fed))
-        others = [k for k, (other, *_) in _YARDSTICKS.items() if other.models.place == "disk"]
-        for other in others if yard.models.place == "disk" else ():
-            del _YARDSTICKS[other]  # its file may be large, and is gone with it
-        _YARDSTICKS[key] = (yard, judged, place.own)
-        while len(_YARDSTICKS) > KEPT:
-            _YARDSTICKS.popitem(last=False)
-    yard, judged, _ = _YARDSTICKS[key]
-    return yard, judged
+    """The local baseline, trained once for a federation, a model and a seed."""
+    key = _baseline_key(setup, client)
+    if key not in _BASELINES:
+        where = (setup.task, setup.fed, setup.engine)
+        baseline = measure(*where, client, setup.seed, tick, keeper, storage)
+
+        def models(ids: Tensor) -> dict[str, Params]:
+            return {"own": baseline.models.rows_of(ids)}
+
+        outcome = outcomes(*where, models, pool=pool_is_valid(setup.fed))
+        if baseline.models.place == "disk":  # a file may be large, and is gone with its baseline
+            for other in [k for k, v in _BASELINES.items() if v[0].models.place == "disk"]:
+                del _BASELINES[other]
+        _BASELINES[key] = (baseline, outcome, setup.objects)
+        while len(_BASELINES) > KEPT:
+            _BASELINES.popitem(last=False)
+    baseline, outcome, _ = _BASELINES[key]
+    return baseline, outcome
 
 
-def is_measured(place: Place, alone: LocalTraining) -> bool:
-    """Whether the yardstick is there already."""
-    return _yardstick_key(place, alone) in _YARDSTICKS
+def is_measured(setup: Setup, client: LocalTraining) -> bool:
+    """Whether the local baseline is there already."""
+    return _baseline_key(setup, client) in _BASELINES
 
 
-def _yardstick_key(place: Place, alone: LocalTraining) -> str:
-    return f"{place.key} {alone.label}"
-
-
-def alone_of(yardstick: Method | str | None) -> LocalTraining:
-    """How clients train alone, from what was asked for; refuses what is not ``local``."""
-    method = (
-        local()
-        if yardstick is None
-        else resolve(yardstick)
-        if isinstance(yardstick, str)
-        else yardstick
-    )
-    if not isinstance(method, Method) or not isinstance(method.local, LocalTraining):
-        raise GlocalError("the yardstick must be local, with settings if you like: local(lr=0.1).")
-    return method.local
+def _baseline_key(setup: Setup, client: LocalTraining) -> str:
+    return f"{setup.key} {client.label}"
 
 
 def _module(
-    model: ModelLike, fed: Federation, seed: int
+    model: object, fed: Federation, seed: int
 ) -> tuple[nn.Module, Callable[[], nn.Module] | None, str]:
     """The module, how to build it afresh (torch's seed is set around that), and a name for it."""
     if isinstance(model, str):

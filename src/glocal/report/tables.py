@@ -16,7 +16,7 @@ from glocal.slots.privacy import in_words
 
 if TYPE_CHECKING:
     from glocal.data.federation import Federation
-    from glocal.experiment.fit import Run
+    from glocal.experiment.run import Run
 
 Cell = str | tuple[str, str]
 """Text, or text and a style for the terminal."""
@@ -64,7 +64,7 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None =
         s = run.summary
         verdicts: list[Cell] = (
             ["yardstick", "–", "–", "–"]
-            if run.yardstick
+            if run.is_baseline
             else [
                 f"{100 * s['benefit']:+.1f}",
                 _coloured(s["better_off"], "green"),
@@ -290,7 +290,7 @@ def show_clients(run: Run) -> None:
     rows: list[list[Cell]] = [
         [
             str(r["client"]),
-            "yardstick" if run.yardstick else (r["verdict"], colour[r["verdict"]]),
+            "yardstick" if run.is_baseline else (r["verdict"], colour[r["verdict"]]),
             str(r["n_train"]),
             str(r["n_test"]),
             f"{100 * r['accuracy']:.1f}",
@@ -317,18 +317,20 @@ def short(count: int) -> str:
 
 def list_methods() -> None:
     """Methods, what can be joined to them, models."""
-    from glocal.methods import BASES, FILLERS, SELECTORS
+    from glocal.methods import registry
+    from glocal.methods.specs import SELECTORS
     from glocal.methods.training_args import TrainingArgs
     from glocal.nn import models, optim
     from glocal.nn.augment import AUGMENTATIONS
 
+    methods = {name: entry.make for name, entry in registry.entries("method").items()}
     print("Methods (first in a spec, settings in brackets: 'fedprox(mu=0.1, epochs=2)')\n")
-    table(["name", "what it does", "its own settings"], _described(BASES, TrainingArgs), left=3)
+    table(["name", "what it does", "its own settings"], _described(methods, TrainingArgs), left=3)
     print(f"\nEvery method also takes {', '.join(TrainingArgs.__annotations__)} and shared.")
     print("\nJoined with + ('fedavg+uniform+adam(lr=0.01)')\n")
     fillers: list[list[Cell]] = [
         [(name, "bold"), slot.replace("server_opt", "server optimiser"), first_line(make)]
-        for name, (slot, make) in FILLERS.items()
+        for name, (slot, make) in registry.entries(*registry.COMPONENTS).items()
     ]
     table(["name", "fills", "what it does"], fillers, left=3)
     print("\nshared= (which layers travel: names, patterns such as 'layers.2*', or one of these)\n")

@@ -27,15 +27,15 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from glocal.core import locks
 from glocal.core.errors import GlocalError
 from glocal.core.files import make_folder, no_room, plain, toml, write
 from glocal.experiment.result_files import SCHEMA, save
-from glocal.runs import locks
 
 if TYPE_CHECKING:
     from glocal.data.federation import Federation
-    from glocal.experiment.fit import Run
-    from glocal.runs.settings import Settings
+    from glocal.experiment.config import Config
+    from glocal.experiment.run import Run
 
 COMPARISON = "comparison.toml"
 """In the folder of a comparison: its methods, and the folder of each."""
@@ -46,9 +46,6 @@ MAY_CHANGE = ("diverged", "jobs")
 """Settings that may be others when a run is taken up again."""
 
 _PART = re.compile(r"\..*\.part")
-
-LONGEST = 100
-"""Letters of a spec that a folder's name takes up: file systems allow some 250 in all."""
 
 
 def fresh_name(kind: str) -> Path:
@@ -99,16 +96,11 @@ def unfinished(folder: Path) -> bool:
     return began and not (folder / "result.json").is_file()
 
 
-def slug(spec: str) -> str:
-    """A method's spec as the name of a folder."""
-    return re.sub(r"[^A-Za-z0-9.=,+_-]+", "_", spec).strip("_.")[:LONGEST] or "method"
-
-
 class Folder:
     """A run folder while its run goes on; nobody else can write to it."""
 
     def __init__(
-        self, path: Path, method: str, settings: Settings, fed: Federation, *, again: bool = False
+        self, path: Path, method: str, config: Config, fed: Federation, *, again: bool = False
     ) -> None:
         self.path = path if again and path.is_dir() else prepare(path)
         self._open = ExitStack()
@@ -119,7 +111,7 @@ class Folder:
         if self._new:
             self._known: dict[str, Any] = {
                 "method": method,
-                **settings.as_toml(),
+                **config.as_toml(),
                 "federation": {**plain(fed.describe), "fingerprint": fed.fingerprint},
                 "versions": versions(),
             }
@@ -128,7 +120,7 @@ class Folder:
         else:
             # What may change when a run is taken up again changes nothing of what was done so far.
             self._known = tomllib.loads((path / "settings.toml").read_text(encoding="utf-8"))
-            now = {name: getattr(settings, name) for name in MAY_CHANGE}
+            now = {name: getattr(config, name) for name in MAY_CHANGE}
             if any(self._known.get(name) != value for name, value in now.items()):
                 self._known |= now
                 self._write_settings()

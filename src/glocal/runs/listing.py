@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from glocal.core import locks
 from glocal.core.errors import GlocalError
+from glocal.experiment.config import Config, plain_kinds
 from glocal.experiment.result_files import SCHEMA
-from glocal.runs import locks
-from glocal.runs.settings import FACTS, Settings
+from glocal.runs.settings import FACTS
 
 STATES = ("finished", "running", "stopped", "damaged")
 
@@ -217,7 +218,9 @@ def _asked(folder: Path) -> dict[str, Any]:
     if not isinstance(method, str):
         raise ValueError("settings.toml names no method, so it is not a run's")
     facts = {k: t if isinstance(t := found.pop(k, {}), dict) else {} for k in FACTS}
-    settings: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(Settings)}
+    settings: dict[str, Any] = {
+        f.name: f.default for f in dataclasses.fields(Config) if f.name in plain_kinds()
+    }
     settings |= found
     asked: dict[str, Any] = {"method": method, "settings": settings, "facts": facts}
     counts = [settings["rounds"], settings["repeats"]]

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from glocal.core.errors import GlocalError, unknown
+from glocal.experiment.config import Config
 from glocal.runs.listing import FIGURES, STATES, Listed
-from glocal.runs.settings import Settings
 
 Condition = Callable[[Listed], bool]
 
@@ -25,7 +25,7 @@ MOST_FIRST = ("when", "mean", "worst10", "best10", "local_mean", "benefit", "bet
 
 def names(runs: Iterable[Listed]) -> set[str]:
     """What can be asked by: every setting there is or was, and every figure."""
-    settings = {f.name for f in dataclasses.fields(Settings)}
+    settings = {f.name for f in dataclasses.fields(Config)}
     return settings.union({"method", *FIGURES}, *(run.settings for run in runs))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,18 @@ from torch import Tensor
 
 from glocal.core import tree
 from glocal.core.errors import GlocalError
-from glocal.core.types import Params, Tree
+from glocal.core.types import Tree
 from glocal.data.federation import Federation
-from glocal.evaluation.communication import Traffic
-from glocal.experiment.config import Order, itself
+from glocal.experiment import setup as setups
+from glocal.experiment.config import Config
 from glocal.experiment.repeat import Trained
 from glocal.experiment.result_files import SCHEMA
-from glocal.experiment.setup import Place
+from glocal.experiment.runner import Federated, Runner, progress_of, runner_of
+from glocal.experiment.setup import Setup
 from glocal.methods import resolve
 from glocal.runs.folder import COMPARISON, unfinished
-from glocal.runs.settings import Settings
 from glocal.runs.settings import read as read_settings
 from glocal.slots.method import Plan, as_plan
-from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Progress, Training
 
 FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors")
@@ -44,8 +43,8 @@ class Files:
 
     folder: Path
     method: str
-    plan: Plan
-    settings: Settings
+    runner: Runner
+    settings: Config
     fingerprint: str
     """Of the federation the run had."""
     engine: str
@@ -58,6 +57,11 @@ class Files:
     summary: dict[str, Any]
     clients: list[dict[str, Any]]
 
+    @property
+    def plan(self) -> Plan:
+        """The method."""
+        return as_plan(resolve(self.method))
+
 
 @dataclass(frozen=True)
 class Restored:
@@ -65,8 +69,8 @@ class Restored:
 
     files: Files
     fed: Federation
-    order: Order
-    here: Place
+    config: Config
+    setup: Setup
     trained: Trained
 
 
@@ -76,7 +80,7 @@ def restore(path: Path, device: str | None = None) -> list[Restored]:
     if len(found) > 1:  # as they were compared
         order = list(_json(path / "result.json").get("methods", {}))
         found.sort(key=lambda f: order.index(f.method) if f.method in order else len(order))
-    runs = [files for files in found if itself(files.plan) is None]
+    runs = [files for files in found if isinstance(files.runner, Federated)]
     if not runs:
         raise GlocalError(
             f"the run in {path} is of local: clients who are alone have no model that others made, "
@@ -135,20 +139,20 @@ def read(folder: Path) -> Files:
             f"the run in {folder} was written with schema {result.get('schema')}, and this version "
             f"reads schema {SCHEMA}: {_again(folder)}."
         )
-    plan = as_plan(resolve(method))
+    runner = runner_of(method, method)
     try:
         own = result["methods"][method]
         text = (folder / "metrics.jsonl").read_text(encoding="utf-8")
         lines = [line for line in map(json.loads, text.splitlines()) if line.get("repeat", 1) == 1]
         stopped = own["summary"].get("attack", {"stopped": [None]})["stopped"][0]
-        if not lines and stopped is None and itself(plan) is None:
+        if not lines and stopped is None and isinstance(runner, Federated):
             raise ValueError("metrics.jsonl has no rounds")
         if len(own["summary"]["accuracies"][0]) != len(own["clients"]):
             raise ValueError("accuracies and clients differ in number")
         return Files(
             folder,
             method,
-            plan,
+            runner,
             settings,
             facts["federation"]["fingerprint"],
             facts["chosen"]["engine"],
@@ -166,47 +170,36 @@ def read(folder: Path) -> Files:
 
 
 def _restored(files: Files, fed: Federation, device: str | None) -> Restored:
-    given = {**files.settings.fit_arguments(), "repeats": 1, "adapt": None, "new_test": False}
     # By rule or not, the engine is the one that it was: another rounds differently.
-    order = Order(**{**given, "engine": files.engine, "device": device or given["device"]})
-    here = order.place(fed, 0)
-    training = order.training(files.plan, here)
-    return Restored(files, fed, order, here, Trained(training, _progress(files, training)))
+    config = replace(
+        files.settings,
+        repeats=1,
+        adapt=None,
+        new_test=False,
+        engine=files.engine,
+        device=device or files.settings.device,
+    )
+    setup = setups.make(config, fed, 0)
+    training = files.runner.check(config, setup)
+    assert training is not None
+    return Restored(files, fed, config, setup, Trained(training, _progress(files, training)))
 
 
 def _progress(files: Files, training: Training) -> Progress:
     """Where the run stood: the server's model, the clients' states, the round and the stage."""
-    task, device = training.task, training.fed.x.device
+    task = training.task
     file = files.folder / "final.safetensors"
     params = _tensors(file)
     if tree.structure(params) != tree.structure(task.params):
         raise _misfit(file)
-    stage, began = _stage(files)
-    method = training.plan.stages[stage].method
-    placed: Params = tree.to({k: params[k] for k in task.names}, device)
-    progress = Progress(
-        method.begin(task, placed, training.setting),
-        ClientStore(len(training.fed), device),
-        Traffic(),
-        stage,
-        began,
-        files.round,
-    )
-    like = training.make(progress, method.client_half(task))(0)
-    ids, states = _states(files.folder / "clients.safetensors", len(training.fed), like)
-    progress.clients = training.store(progress).filled(ids, states)
-    return progress
-
-
-def _stage(files: Files) -> tuple[int, int]:
-    """The stage of the last round, and the rounds before it: a goal may not have been reached."""
-    names = [stage.name for stage in files.plan.stages]
-    if len(names) == 1 or not files.stages:
-        return 0, 0
-    last = files.stages[-1]
-    if last not in names:
+    names = [stage.name for stage in training.plan.stages]
+    if len(names) > 1 and files.stages and files.stages[-1] not in names:
         raise _misfit(files.folder / "metrics.jsonl")
-    return names.index(last), sum(name != last for name in files.stages)
+    nobody = torch.zeros(0, dtype=torch.int64)
+    begun = progress_of(training, params, nobody, {}, files.round, files.stages)
+    like = training.make(begun, training.halves[begun.stage])(0)
+    ids, states = _states(files.folder / "clients.safetensors", len(training.fed), like)
+    return progress_of(training, params, ids, states, files.round, files.stages)
 
 
 def _states(file: Path, clients: int, like: Tree) -> tuple[Tensor, Tree]:

@@ -32,14 +32,13 @@ from glocal.core.spec import parse_call, split_plus
 from glocal.core.types import Params, Uplink
 from glocal.data.federation import Federation
 from glocal.engines.base import CohortRound
-from glocal.experiment.config import Order, itself
-from glocal.experiment.repeat import threads_for
-from glocal.experiment.setup import Place
-from glocal.methods import resolve
+from glocal.experiment import setup as setups
+from glocal.experiment.config import Config
+from glocal.experiment.runner import LocalOnly, runner_of, title
+from glocal.experiment.setup import Setup
 from glocal.methods.aaggff_d import lipschitz
 from glocal.methods.support.loss_responses import TRANSFORMS, check_transform, responses
 from glocal.slots.client import Local
-from glocal.slots.method import as_plan
 from glocal.slots.weighting import losses
 from glocal.studies.regret import best_fixed, decision_loss, regret
 from glocal.studies.repeats import about, interval
@@ -86,14 +85,14 @@ def decisions(
         report: Told of progress.
         arguments: For :func:`glocal.fit`.
     """
-    order = Order(**arguments)
+    order = Config(**arguments)
     seen = []
     for r in range(order.repeats):
-        here = order.place(fed, r)
+        here = setups.make(order, fed, r)
         training = _training(order, method, here)
         game = game_of(method, response, training)
-        with threads_for(here):
-            tick = partial(report, order.title(method, r))
+        with here.threads():
+            tick = partial(report, title(order, method, r))
             seen.append(watch(training, training.begin(here.task.params), tick))
     return {
         "study": "decisions",
@@ -109,8 +108,8 @@ def decisions(
 
 def check(fed: Federation, method: str, *, response: str = "normal", **arguments: Any) -> None:
     """Refuse, before anything is trained, what :func:`decisions` would refuse."""
-    order = Order(**arguments)
-    game_of(method, response, _training(order, method, order.place(fed, 0)))
+    order = Config(**arguments)
+    game_of(method, response, _training(order, method, setups.make(order, fed, 0)))
 
 
 def by_transform(everybody: bool) -> list[str]:
@@ -149,13 +148,13 @@ def game_of(method: str, response: str, training: Training) -> Game:
     return Game(response, 1 / K if C == 1 else C, None)
 
 
-def _training(order: Order, method: str, here: Place) -> Training:
+def _training(order: Config, method: str, here: Setup) -> Training:
     """What is to be watched; refuses what has no decisions, or some that nobody can know."""
-    plan = as_plan(resolve(method))
-    if itself(plan) is not None:
+    runner = runner_of(method, method)
+    if isinstance(runner, LocalOnly):
         raise GlocalError("local has no server and decides nothing: leave it out.")
-    training = order.training(plan, here)
-    for weights in (stage.method.weights for stage in plan.stages):
+    training = runner.check(order, here)
+    for weights in (stage.method.weights for stage in runner.plan.stages):
         if weights.standing is None and training.setting.fraction < 1:
             weights.weigh(weights.init(training.setting), _uplink(training, None, _Unsent()))
     return training

@@ -61,9 +61,9 @@ def interpolate(
     curves: dict[str, list[dict[str, Any]]] = {"weights": [], "predictions": []}
     for part, own_seed in repeats_of(fed, repeats, seed):
         settings = {**arguments, "seed": own_seed, "progress": report}
-        alone = fit(local, part, **{**settings, "yardstick": UNUSED})
-        yardstick = local if alone.yardstick else UNUSED
-        run = fit(together, part, **{**settings, "yardstick": yardstick})
+        alone = fit(local, part, **{**settings, "baseline": UNUSED})
+        yardstick = local if alone.is_baseline else UNUSED
+        run = fit(together, part, **{**settings, "baseline": yardstick})
         done = finished(run)
         if not done.training.one_for_all(done.progress):
             raise GlocalError(

@@ -28,8 +28,9 @@ from glocal.core.types import Params
 from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
 from glocal.engines.base import CohortRound
-from glocal.experiment.fit import Run, fit
+from glocal.experiment.fit import fit
 from glocal.experiment.repeat import Trained
+from glocal.experiment.run import Run
 from glocal.studies.mixture_curve import OWN, ends
 from glocal.studies.repeats import UNUSED, about, finished, seed_of
 from glocal.training.loop import WORK, Training
@@ -125,7 +126,7 @@ def landscape(
     positive_integers(size=size)
     if points not in POINTS:
         raise GlocalError(f"points must be clients or seeds, not {points!r}.")
-    settings = {**arguments, "progress": report, "yardstick": UNUSED}
+    settings = {**arguments, "progress": report, "baseline": UNUSED}
     run = fit(method, fed, **settings, seed=seed)
     training = finished(run).training
     if points == "clients":

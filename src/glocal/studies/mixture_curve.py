@@ -26,7 +26,8 @@ from glocal.core.progress import Report, silent
 from glocal.core.spec import parse_call, split_plus
 from glocal.core.types import Params
 from glocal.data.federation import Federation
-from glocal.experiment.fit import Run, fit
+from glocal.experiment.fit import fit
+from glocal.experiment.run import Run
 from glocal.methods.apfl import mix
 from glocal.studies.curve import GRID, along, check_grid, over_repeats
 from glocal.studies.repeats import UNUSED, about, finished, repeats_of
@@ -61,7 +62,7 @@ def mixture_curve(
     own_name(method)  # refuses at the door
     curves = []
     for part, own_seed in repeats_of(fed, repeats, seed):
-        settings = {**arguments, "seed": own_seed, "progress": report, "yardstick": UNUSED}
+        settings = {**arguments, "seed": own_seed, "progress": report, "baseline": UNUSED}
         run = fit(method, part, **settings)
         training = finished(run).training
         received, own = ends(run)

@@ -65,7 +65,7 @@ def noise_table(
     done, total = 0, len(federations) * repeats
     for noise, fed in federations.items():
         for part, own_seed in repeats_of(fed, repeats, seed):
-            settings = {**arguments, "seed": own_seed, "progress": report, "yardstick": UNUSED}
+            settings = {**arguments, "seed": own_seed, "progress": report, "baseline": UNUSED}
             training = workbench(part, **settings).training
             judged_on, own_test = tested(training.fed), own(training.fed, training.fed.test)
             for method in methods:

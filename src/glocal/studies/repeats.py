@@ -16,8 +16,9 @@ from glocal.core.types import Params
 from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
 from glocal.evaluation.intervals import student
-from glocal.experiment.fit import Run, fit
+from glocal.experiment.fit import fit
 from glocal.experiment.repeat import Trained
+from glocal.experiment.run import Run
 
 UNUSED = "local(lr=0.1, max_epochs=1)"
 """A yardstick that costs nothing, for studies in which nobody is set against one."""
@@ -54,7 +55,7 @@ def finished(run: Run) -> Trained:
 
 def client_models(run: Run) -> Params:
     """Every client's model, stacked: chosen on its validation data where there are several."""
-    if run.yardstick:
+    if run.is_baseline:
         on_disk = run.repeats[0].on_disk
         stored = on_disk.saved()[1] if on_disk else run.states
         return {k: v for k, v in stored.items() if k != "ids"}

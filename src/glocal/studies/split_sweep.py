@@ -20,8 +20,9 @@ from glocal.core.spec import parse_call, split_plus
 from glocal.data.federation import Federation
 from glocal.evaluation.evaluate import outcomes
 from glocal.evaluation.summary import Trial, client_table, pool_is_valid, summarise
-from glocal.experiment.fit import Run, fit
+from glocal.experiment.fit import fit
 from glocal.experiment.repeat import Trained
+from glocal.experiment.run import Run
 from glocal.slots.sharing import layers, size_by_part
 from glocal.studies.repeats import about, client_models, finished, interval, repeats_of
 

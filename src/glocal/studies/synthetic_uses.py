@@ -39,7 +39,7 @@ from glocal.evaluation.synthetic_data import train_classifier
 from glocal.experiment.adaptation import Technique, distill, ewc
 from glocal.experiment.adaptation_report import after, compose
 from glocal.experiment.repeat import Trained, judge
-from glocal.experiment.setup import Place, measured
+from glocal.experiment.setup import Setup, measured
 from glocal.methods.local import LocalTraining
 from glocal.studies.retraining import changed
 from glocal.training.loop import Progress, Training
@@ -119,7 +119,7 @@ def _rounds(
 
 
 def with_public_fisher(
-    here: Place, given: Params, x: Tensor, y: Tensor, *, lam: float = 5000.0, **training: Any
+    here: Setup, given: Params, x: Tensor, y: Tensor, *, lam: float = 5000.0, **training: Any
 ) -> Use:
     """Clients adapt ``given`` (stacked) by ewc: Fisher information of the examples, or of own data.
 
@@ -133,7 +133,7 @@ def with_public_fisher(
     )
 
 
-def distilled(here: Place, given: Params, x: Tensor, y: Tensor, **settings: Any) -> Use:
+def distilled(here: Setup, given: Params, x: Tensor, y: Tensor, **settings: Any) -> Use:
     """Clients adapt ``given`` by distillation: on own data and the examples, or on own data.
 
     The teacher is the model that was given, and the student starts there; on every example of
@@ -150,7 +150,7 @@ def distilled(here: Place, given: Params, x: Tensor, y: Tensor, **settings: Any)
 
 
 def _adapted(
-    here: Place,
+    here: Setup,
     fed: Federation,
     technique: Technique,
     given: Params,
@@ -202,7 +202,7 @@ def filled(
 
 
 def fill_up(
-    here: Place,
+    here: Setup,
     alone: LocalTraining,
     x: Tensor,
     y: Tensor,

@@ -19,7 +19,7 @@ from glocal.core.errors import GlocalError
 if TYPE_CHECKING:
     from glocal.core.progress import Report
     from glocal.experiment.adaptation import Public
-    from glocal.experiment.fit import Run
+    from glocal.experiment.run import Run
     from glocal.report.tables import Cell
     from glocal.runs.restore import Restored
 
@@ -86,7 +86,6 @@ def adapt(
     from glocal.core.progress import reporter
     from glocal.experiment.adaptation import techniques
     from glocal.experiment.choice import CHOICE, choice
-    from glocal.experiment.repeat import threads_for
     from glocal.experiment.synthetic import load
     from glocal.report import figures as plot
     from glocal.runs.restore import restore
@@ -109,8 +108,8 @@ def adapt(
     with reporter(None) as report:
         for one in found:
             name = one.files.method
-            with threads_for(one.here):
-                nobodys = load(public, one.here.fed) if public is not None else None
+            with one.setup.threads():
+                nobodys = load(public, one.setup.fed) if public is not None else None
                 done[name] = adapted(one, by, report, keep=again, public=nobodys)
                 more[name] = {"recorded": recorded(one, done[name])}
                 if again:
@@ -144,12 +143,13 @@ def adapted(
     from glocal.evaluation.communication import Traffic
     from glocal.experiment.adaptation import techniques
     from glocal.experiment.adaptation_report import after
-    from glocal.experiment.fit import assembled
+    from glocal.experiment.assembly import assembled
     from glocal.experiment.repeat import Repeat, judge, struck
+    from glocal.experiment.runner import Callbacks, baseline_of, run_seed
 
-    here, files = one.here, one.files
+    here, files = one.setup, one.files
     name = files.method
-    alone = one.order.by_itself(one.order.alone(files.plan), here, partial(report, "alone"))
+    alone = run_seed(one.config, baseline_of(one.config), one.fed, 0, Callbacks(report), setup=here)
     outcome, val = judge(one.trained, here.fed)
     tick = partial(report, f"{name}, adapting")
     where = (here.task, here.fed, here.engine)
@@ -172,7 +172,7 @@ def adapted(
         trained=one.trained,
         struck=struck(one.trained.training, here, one.trained.models, files.stopped),
     )
-    run = assembled(replace(one.order, adapt=by), name, one.fed, [own], [alone])
+    run = assembled(replace(one.config, adapt=by), name, one.fed, [own], [alone])
     run.summary.update({k: files.summary[k] for k in (*CARRIED, "rounds") if k in files.summary})
     return run
 
@@ -190,10 +190,10 @@ def averaged_again(one: Restored, run: Run) -> dict[str, Any]:
     from glocal.evaluation.summary import Trial, against, client_table, summarise
     from glocal.studies.retraining import again
 
-    (own,), (alone,) = run.repeats, run.alone
+    (own,), (alone,) = run.repeats, run.baseline
     models = own.adapted.models if own.adapted else None
     assert models is not None
-    outcome = again(one.trained, models, one.here.fed)
+    outcome = again(one.trained, models, one.setup.fed)
     trial = Trial(one.fed, outcome, alone.outcome, Traffic())
     rows = client_table([trial])
     figures = summarise(rows, [trial])
@@ -211,7 +211,7 @@ def trained_without(one: Restored, run: Run, report: Report) -> dict[str, Any]:
     from glocal.experiment.repeat import judge
     from glocal.studies.retraining import changed, gain_nothing, without
 
-    (own,), (alone,) = run.repeats, run.alone
+    (own,), (alone,) = run.repeats, run.baseline
     removed = gain_nothing(own.val_accuracy, alone.val_accuracy)
     kept = [k for k in range(len(one.fed)) if k not in removed]
     if not removed or not kept:
@@ -219,7 +219,7 @@ def trained_without(one: Restored, run: Run, report: Report) -> dict[str, Any]:
     title = f"{one.files.method}, without {len(removed)}"
     rounds = one.trained.training.rounds
     new = without(one.trained, removed, lambda p: report(title, p.round, rounds))
-    outcome, _ = judge(new, one.here.fed)
+    outcome, _ = judge(new, one.setup.fed)
     return {
         "removed": [one.fed.names[k] for k in removed],
         "groups": {

@@ -37,7 +37,7 @@ from glocal.cli.options import (
 from glocal.core.errors import GlocalError, unknown
 
 if TYPE_CHECKING:
-    from glocal.experiment.fit import Run
+    from glocal.experiment.run import Run
     from glocal.report.tables import Cell
 
 DEFAULT = ["fedavg", "q-fedavg", "term", "propfair", "afl", "fedmgda", "aaggff-s", "aaggff-d"]
@@ -79,7 +79,7 @@ def fairness(
         ),
     ] = None,
     repeats: Repeats = 5,
-    yardstick: Yardstick = "local",
+    baseline: Yardstick = "local",
     seed: Seed = 0,
     engine: EngineOption = "auto",
     device: Device = "cpu",
@@ -97,10 +97,10 @@ def fairness(
     from glocal.cli.app import check_json
     from glocal.core import files
     from glocal.core.progress import reporter
+    from glocal.experiment.config import from_mapping
+    from glocal.experiment.fit import Watch, train_all
     from glocal.methods import resolve
     from glocal.report import figures as plot
-    from glocal.runs.parallel import train_all
-    from glocal.runs.settings import from_mapping
 
     specs = list(dict.fromkeys(methods or DEFAULT))
     for spec in specs:
@@ -114,7 +114,7 @@ def fairness(
     fed = settings.federation()
     check_metric(metric, fed.classes)
     with reporter(None) as report:
-        done = dict(train_all(specs, settings, fed, report))
+        done = dict(train_all({spec: spec for spec in specs}, settings, fed, Watch(report)))
     found = result(done, base, metric)
     if str(json) == "-":
         sys.stdout.write(files.dump(found).decode())
@@ -192,7 +192,7 @@ def _rows(name: str, run: Run, found: Mapping[str, Any]) -> list[list[Cell]]:
     one = found["fairness"][name]
     shown = [_number(one[f]["value"], one["metric"], f) for f in FIGURES]
     off: list[Cell] = ["–", "–"]  # the yardstick itself
-    if not run.yardstick:
+    if not run.is_baseline:
         counts = (run.summary[k] for k in ("better_off", "worse_off"))
         colours = ("green", "bold red")
         off = [(str(n), c if n else "") for n, c in zip(counts, colours, strict=True)]

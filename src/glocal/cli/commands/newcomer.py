@@ -29,7 +29,7 @@ from glocal.core.errors import GlocalError
 
 if TYPE_CHECKING:
     from glocal.data.federation import Federation
-    from glocal.runs.settings import Settings
+    from glocal.experiment.config import Config
     from glocal.studies.newcomer.result import Joined
 
 DEFAULT = ["fedavg", "fedprox", "lg-fedavg"]
@@ -85,7 +85,7 @@ def newcomer(
     augment: Augment = None,
     rounds: Rounds = 50,
     fraction: FractionOf = 1.0,
-    yardstick: Yardstick = "local",
+    baseline: Yardstick = "local",
     seeds: Annotated[
         int,
         typer.Option(
@@ -109,8 +109,8 @@ def newcomer(
     """
     from glocal.core import files
     from glocal.core.progress import reporter
+    from glocal.experiment.config import from_mapping
     from glocal.methods import resolve
-    from glocal.runs.settings import from_mapping
     from glocal.studies.newcomer.join import join
 
     specs = list(dict.fromkeys(methods or DEFAULT))
@@ -119,8 +119,8 @@ def newcomer(
     if json is not None and str(json) != "-" and json.is_dir():
         raise GlocalError(f"--json {json} is a folder: give the name of a file.")
     settings = from_mapping({**chosen(locals()), "clients": clients + 1})
-    given = settings.fit_arguments()
-    names = ("model", "augment", "rounds", "seed", "engine", "device", "init", "yardstick")
+    given = settings.arguments()
+    names = ("model", "augment", "rounds", "seed", "engine", "device", "init", "baseline")
     arguments: dict[str, Any] = {name: given[name] for name in names}
     fed, who = federation(settings, client_name, rotate)
     done: dict[str, Joined] = {}
@@ -147,9 +147,7 @@ def newcomer(
     show(done)
 
 
-def federation(
-    settings: Settings, client_name: str | None, rotate: float
-) -> tuple[Federation, str]:
+def federation(settings: Config, client_name: str | None, rotate: float) -> tuple[Federation, str]:
     """The data with the newcomer among the clients, turned if asked for; and its name."""
     from dataclasses import replace
 

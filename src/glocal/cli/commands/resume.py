@@ -37,9 +37,10 @@ def resume(
       glocal resume runs/2026-01-31-120000-fedavg --diverged skip
     """
     from glocal.cli.app import check_json
-    from glocal.cli.commands.training import resumed, train
+    from glocal.cli.commands.training import train
     from glocal.core.files import write
     from glocal.experiment.result_files import read_result
+    from glocal.runs.job import resumed
 
     check_json(json)
     job = resumed(folder, jobs, diverged)

@@ -37,9 +37,9 @@ from glocal.core.errors import GlocalError
 if TYPE_CHECKING:
     from glocal.core.progress import Report
     from glocal.data.federation import Federation
-    from glocal.experiment.fit import Run
+    from glocal.experiment.config import Config
+    from glocal.experiment.run import Run
     from glocal.report.tables import Cell
-    from glocal.runs.settings import Settings
 
 DEFAULT_ATTACKS = ["sign-flip", "replace", "little"]
 NO_ATTACK = "none"
@@ -101,7 +101,7 @@ def robustness(
     sampled: Sampled = None,
     poisson: PoissonOption = False,
     repeats: Repeats = 3,
-    yardstick: Yardstick = "local",
+    baseline: Yardstick = "local",
     seed: Seed = 0,
     engine: EngineOption = "auto",
     device: Device = "cpu",
@@ -120,8 +120,8 @@ def robustness(
     from glocal.cli.app import check_json
     from glocal.core import files
     from glocal.core.progress import reporter
+    from glocal.experiment.config import from_mapping
     from glocal.report.tables import show_privacy
-    from glocal.runs.settings import from_mapping
     from glocal.training import attacks
 
     whole = dict(locals())
@@ -149,49 +149,52 @@ def check(
     tried: Sequence[str],
     malicious: float,
     fed: Federation,
-    settings: Settings,
+    settings: Config,
 ) -> None:
     """Before anything is trained: refuse what one of the methods or attacks cannot do."""
     from dataclasses import replace
 
-    from glocal.experiment.config import Order, itself
-    from glocal.methods import resolve
-    from glocal.slots.method import as_plan
+    from glocal.experiment import setup as setups
+    from glocal.experiment.runner import LocalOnly, runner_of
     from glocal.training import attacks
 
     attacks.malicious(malicious, len(fed), settings.seed)
-    plans = {spec: as_plan(resolve(spec)) for spec in specs}
-    for spec, plan in plans.items():
-        if itself(plan) is not None:
+    runners = {spec: runner_of(spec, spec) for spec in specs}
+    for spec, runner in runners.items():
+        if isinstance(runner, LocalOnly):
             raise GlocalError(f"{spec} sends nothing, so no attack can reach it: leave it out.")
     for attack in tried:
-        order = Order(**replace(settings, attack=attack).fit_arguments())
-        here = order.place(fed, 0)
-        for plan in plans.values():
-            order.training(plan, here)
+        order = replace(settings, attack=attack)
+        here = setups.make(order, fed, 0)
+        for runner in runners.values():
+            runner.check(order, here)
 
 
 def train(
     specs: Sequence[str],
     tried: Sequence[str],
-    settings: Settings,
+    settings: Config,
     fed: Federation,
     report: Report,
 ) -> Done:
     """Every method without an attack and with each; yardsticks are the same for all."""
     from dataclasses import replace
 
-    from glocal.runs.parallel import train_all
+    from glocal.experiment.fit import Watch, train_all
 
-    done: Done = {NO_ATTACK: dict(train_all(specs, settings, fed, report))}
-    alone = done[NO_ATTACK][specs[0]].alone
+    done: Done = {
+        NO_ATTACK: dict(train_all({spec: spec for spec in specs}, settings, fed, Watch(report)))
+    }
+    alone = done[NO_ATTACK][specs[0]].baseline
     for attack in tried:
 
         def on(what: str, now: int, total: int, attack: str = attack) -> None:
             report(f"{what} under {attack}", now, total)
 
         under = replace(settings, attack=attack)
-        done[attack] = dict(train_all(specs, under, fed, on, alone=alone))
+        done[attack] = dict(
+            train_all({spec: spec for spec in specs}, under, fed, Watch(on), baseline=alone)
+        )
     return done
 
 

@@ -35,8 +35,8 @@ from glocal.core.errors import GlocalError
 
 if TYPE_CHECKING:
     from glocal.core.progress import Report
+    from glocal.experiment.config import Config
     from glocal.report.study_tables import TextTable
-    from glocal.runs.settings import Settings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,7 +71,7 @@ def split(
     rounds: Rounds = 20,
     fraction: FractionOf = 1.0,
     repeats: Repeats = 3,
-    yardstick: Yardstick = "local",
+    baseline: Yardstick = "local",
     seed: Seed = 0,
     engine: EngineOption = "auto",
     device: Device = "cpu",
@@ -96,7 +96,7 @@ def split(
     for spec in specs:
         with_shared(spec, "everything")
     settings = _begin(locals(), specs)
-    fed, arguments = settings.federation(), settings.fit_arguments()
+    fed, arguments = settings.federation(), settings.arguments()
     with _reporter() as report:
         found = [split_sweep(fed, m, side=side, report=report, **arguments) for m in specs]
     _end({"splits": found}, tables.split_sweep(found), json)
@@ -146,8 +146,8 @@ def interpolate(
     from glocal.studies.interpolation import interpolate as study
 
     settings = _begin(locals(), [local, together])
-    fed, arguments = settings.federation(), settings.fit_arguments()
-    del arguments["yardstick"]
+    fed, arguments = settings.federation(), settings.arguments()
+    del arguments["baseline"]
     with _reporter() as report:
         found = study(
             fed, local=local, together=together, grid=alpha or GRID, report=report, **arguments
@@ -198,7 +198,7 @@ def mixture(
     for spec in specs:
         own_name(spec)
     grid = check_grid(lam or GRID, "lam")
-    fed, arguments = settings.federation(), settings.fit_arguments()
+    fed, arguments = settings.federation(), settings.arguments()
     with _reporter() as report:
         found = [mixture_curve(fed, m, grid=grid, report=report, **arguments) for m in specs]
     _end({"mixtures": found}, tables.mixture_curve(found), json)
@@ -241,7 +241,7 @@ def landscape(
 
     specs = methods or ["fedavg", "superfed-mm", "superfed-lm"]
     settings = _begin(locals(), specs)
-    fed, arguments = settings.federation(), settings.fit_arguments()
+    fed, arguments = settings.federation(), settings.arguments()
     del arguments["repeats"]
     with _reporter() as report:
         found = [study(fed, m, points=points, size=size, report=report, **arguments) for m in specs]
@@ -289,7 +289,7 @@ def noise(
         for name, spec in NOISES.items()
     }
     with _reporter() as report:
-        found = noise_table(feds, specs, report=report, **settings.fit_arguments())
+        found = noise_table(feds, specs, report=report, **settings.arguments())
     _end(found, tables.noise(found), json)
     _draw(partial(plot.noise, found), picture, json)
 
@@ -384,7 +384,7 @@ def _decided(
     from glocal.studies.decisions import check, decisions, everybody
 
     settings = _begin(given, methods or [])
-    fed, arguments = settings.federation(), settings.fit_arguments()
+    fed, arguments = settings.federation(), settings.arguments()
     arguments["response"] = given.get("response", "normal")
     there = everybody(len(fed), settings.fraction, settings.sampled)
     specs = list(dict.fromkeys(methods or default(there)))
@@ -394,11 +394,11 @@ def _decided(
         return [decisions(fed, m, report=report, **arguments) for m in specs]
 
 
-def _begin(given: dict[str, Any], specs: list[str]) -> Settings:
+def _begin(given: dict[str, Any], specs: list[str]) -> Config:
     """Refuse, before anything is trained, what can be refused then."""
+    from glocal.experiment.config import from_mapping
     from glocal.methods import resolve
     from glocal.report import figures as plot
-    from glocal.runs.settings import from_mapping
 
     plot.ready(given["picture"])
     json = given["json"]

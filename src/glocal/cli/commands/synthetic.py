@@ -66,7 +66,7 @@ def synthetic(
     from glocal.core import files
     from glocal.core.progress import reporter
     from glocal.core.validation import positive_integers
-    from glocal.experiment.repeat import threads_for
+    from glocal.experiment import setup as setups
     from glocal.runs.restore import restore
     from glocal.studies.synthetic_uses import FILL
 
@@ -76,10 +76,10 @@ def synthetic(
         raise unknown("--fill", fill, FILL)
     check_json(json)
     (one,) = restore(makers(folder).folder, device)
-    order = replace(one.order, rounds=rounds, attack=None, validate_every=0)
+    order = replace(one.config, rounds=rounds, attack=None, validate_every=0)
     order = order if seed is None else replace(order, seed=seed)
-    one = replace(one, order=order, here=order.place(one.fed, 0))
-    with reporter(None) as report, threads_for(one.here):
+    one = replace(one, config=order, setup=setups.make(order, one.fed, 0))
+    with reporter(None) as report, one.setup.threads():
         found = result(one, wanted, fill, report)
     if str(json) == "-":
         sys.stdout.write(files.dump(found).decode())
@@ -126,12 +126,13 @@ def result(one: Restored, wanted: list[str], fill: str, report: Report) -> dict[
     """Try every use that is wanted; what ``--json`` writes."""
     from glocal.core.files import plain
     from glocal.experiment.result_files import SCHEMA
+    from glocal.experiment.runner import Callbacks, baseline_of, run_seed
     from glocal.experiment.synthetic import load
     from glocal.studies.synthetic_uses import figures
 
-    here, order, files = one.here, one.order, one.files
+    here, order, files = one.setup, one.config, one.files
     x, y = load(files.folder / FILE, here.fed)
-    alone = order.by_itself(order.alone(files.plan), here, partial(report, "alone"))
+    alone = run_seed(order, baseline_of(order), one.fed, 0, Callbacks(report), setup=here)
     uses = tried(one, wanted, fill, (x, y), report)
     return {
         "schema": SCHEMA,
@@ -161,14 +162,15 @@ def tried(
 ) -> dict[str, Any]:
     """Every use by the name that the table has for it."""
     from glocal.experiment.repeat import Trained
+    from glocal.experiment.runner import Federated, baseline_of
     from glocal.methods import resolve
     from glocal.slots.method import as_plan
     from glocal.studies import synthetic_uses as uses
 
-    here, order = one.here, one.order
+    here, order = one.setup, one.config
     found: dict[str, uses.Use] = {}
     if "warm-start" in wanted or "public" in wanted:
-        training = order.training(as_plan(resolve(METHOD)), here)
+        training = Federated(METHOD, as_plan(resolve(METHOD))).check(order, here)
         if "warm-start" in wanted:
             begin = uses.start(training, *made)
             took = one.files.round
@@ -189,7 +191,7 @@ def tried(
             found["public set: Fisher of ewc"] = uses.with_public_fisher(here, given, *made)
             found["public set: distillation"] = uses.distilled(here, given, *made)
     if "fill-up" in wanted:
-        alone, tick = order.alone(one.files.plan), partial(report, "filled up")
+        alone, tick = baseline_of(order).client, partial(report, "filled up")
         found[f"fill up: {fill} classes"] = uses.fill_up(
             here, alone, *made, classes=fill, tick=tick
         )

@@ -17,12 +17,9 @@ Both the newcomer's benefit and each old client's change are paired on the same 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-
-from torch import Tensor
+from typing import Any
 
 from glocal.core.errors import GlocalError
 from glocal.core.progress import Report, reporter
@@ -30,17 +27,31 @@ from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
 from glocal.evaluation.evaluate import Models, Outcome, outcomes
 from glocal.evaluation.summary import pool_is_valid
-from glocal.experiment import setup as place
+from glocal.experiment import parts
+from glocal.experiment import setup as setups
+from glocal.experiment.config import Config, check_known
 from glocal.experiment.repeat import Trained
-from glocal.experiment.setup import ModelLike
 from glocal.methods import resolve
 from glocal.methods.local import LocalTraining
-from glocal.nn.task import Augment, Losses, cross_entropy
 from glocal.slots.method import Method, Plan, as_plan
 from glocal.studies.newcomer import arrival
 from glocal.studies.newcomer.result import Joined, Seen, collect
 from glocal.training.loop import Training
 from glocal.training.sampling import Fraction
+
+SETTINGS = (
+    "rounds",
+    "seed",
+    "model",
+    "engine",
+    "device",
+    "init",
+    "losses",
+    "augment",
+    "baseline",
+    "precision",
+)
+"""Those of :func:`glocal.fit` that mean the same here."""
 
 
 def join(
@@ -48,46 +59,34 @@ def join(
     fed: Federation,
     *,
     client: str | int = -1,
-    rounds: int = 50,
     own_epochs: int = 20,
     join_rounds: int = 10,
     fraction: float = 0.0,
     train_fraction: float = 1.0,
     seeds: int = 1,
-    seed: int = 0,
-    model: ModelLike = "mlp",
-    engine: str = "auto",
-    device: str = "cpu",
-    init: Mapping[str, Tensor] | str | Path | None = None,
-    losses: Losses = cross_entropy,
-    augment: Augment | None = None,
-    yardstick: Method | str | None = None,
     progress: bool | Report | None = None,
     name: str | None = None,
+    **settings: Any,
 ) -> Joined:
-    """Train without ``client``, let it join, and judge it and all others.
+    """Train without ``client``, let it join, and evaluate it and all others.
 
     Args:
         method: a spec such as ``"lg-fedavg"``, a Method, or a Plan of stages.
         fed: all clients' data, the newcomer's too.
         client: who joins, by name or index; the last by default.
-        rounds: communication rounds among the old clients.
         own_epochs: the newcomer's passes over its own data before it sends anything.
         join_rounds: rounds in which it takes part.
         fraction: share of old clients in those; 0 is none of them.
         train_fraction: share of old clients in a round before.
         seeds: how often to repeat on another split and seed of the same clients.
-        seed: of everything that is drawn.
-        model: as :func:`glocal.fit` takes it; so are the rest.
-        engine: ``auto``, ``sequential`` or ``vectorised``.
-        device: ``cpu`` or ``cuda``.
-        init: weights to start from.
-        losses: one loss per example.
-        augment: of training batches.
-        yardstick: how the newcomer trains alone.
         progress: show bars: on a terminal by default; or a function (what, done, total).
         name: what to call the run; the spec as typed by default.
+        settings: as :func:`glocal.fit` takes them: rounds, seed, model, engine, device, init,
+            losses, augment, baseline.
     """
+    check_known(settings, SETTINGS)
+    config = Config(**settings)
+    rounds = config.rounds
     plan = as_plan(resolve(method) if isinstance(method, str) else method)
     name = name or (method if isinstance(method, str) else "method")
     if any(isinstance(stage.method.local, LocalTraining) for stage in plan.stages):
@@ -100,28 +99,28 @@ def join(
             f"what joining costs in privacy is not accounted for, so {name} would promise too "
             "much: leave the privacy out."
         )
-    positive_integers(rounds=rounds, join_rounds=join_rounds, seeds=seeds)
+    positive_integers(join_rounds=join_rounds, seeds=seeds)
     if own_epochs != 0:
         positive_integers(own_epochs=own_epochs)
     if not 0 <= fraction <= 1:
         raise GlocalError(f"the fraction of old clients must be from 0 to 1, not {fraction}.")
     who = fed.names[arrival.place(fed, client)]
     sampler = Fraction(train_fraction)
-    alone = place.alone_of(yardstick)
+    alone = parts.baseline(config.baseline)
     found: list[Seen] = []
     with reporter(progress) as report:
         for r in range(seeds):
             suffix = f" ({r + 1} of {seeds})" if seeds > 1 else ""
-            here = place.make(fed, model, seed, r, engine, device, init, losses, augment)
+            here = setups.make(config, fed, r)
             for stage in plan.stages:
                 stage.method.shared_names(here.task)  # refuses what does not fit the model
             p = arrival.parts(here.fed, who)
             mine = replace(here, fed=p.new, digest=f"{here.digest} {who}")
-            _, judged = place.measured(mine, alone, partial(report, f"alone{suffix}"))
+            _, judged = setups.measured(mine, alone, partial(report, f"alone{suffix}"))
             training = Training(plan, here.task, p.old, here.engine, sampler, rounds, here.seed)
             tick = partial(report, f"{name}{suffix}")
             found.append(_one_seed(training, p, judged, own_epochs, join_rounds, fraction, tick))
-    settings = {
+    about = {
         "method": name,
         "model": here.model_name,
         "client": who,
@@ -131,11 +130,11 @@ def join(
         "fraction": fraction,
         "train_fraction": train_fraction,
         "seeds": seeds,
-        "seed": seed,
+        "seed": config.seed,
         "engine": here.engine.name,
-        "device": device,
+        "device": config.device,
     }
-    return collect(found, method=name, client=who, settings=settings, data=fed.describe)
+    return collect(found, method=name, client=who, settings=about, data=fed.describe)
 
 
 def _one_seed(

@@ -1,0 +1,191 @@
+"""What came of a method, and what can be done with it: tables, models, files."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from glocal.core import tree
+from glocal.core.errors import GlocalError, unknown
+from glocal.core.files import dump, make_folder, write
+from glocal.core.types import Params, Tree
+from glocal.evaluation.summary import Table
+from glocal.experiment import result_files
+from glocal.experiment.repeat import Repeat, Trained
+from glocal.experiment.synthetic import Made
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True)
+class ClientModel:
+    """The model that one client predicts with."""
+
+    name: str
+    module: nn.Module
+
+    def logits(self, x: Tensor) -> Tensor:
+        """What the model says of each input, before any choice."""
+        self.module.eval()
+        with torch.no_grad():
+            logits: Tensor = self.module(x)
+        return logits
+
+    def predict(self, x: Tensor) -> Tensor:
+        """The most likely class of each input."""
+        return self.logits(x).argmax(-1)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a method: a model, a row for each client, the federation's figures."""
+
+    method: str
+    model: Params
+    """What the server ends with (private layers as they began); of ``local``, nothing."""
+    clients: Table
+    """One row for each client: accuracy, local_accuracy, benefit, verdict and more."""
+    summary: dict[str, Any]
+    """mean, worst10, better_off, worse_off, undecided, params_up and more."""
+    history: list[dict[str, Any]]
+    """A line for each round (for each epoch of ``local``: none)."""
+    data: dict[str, Any]
+    """Where the data came from and how it was partitioned."""
+    states: Tree
+    """What the clients keep: ``ids`` and their states, stacked (of ``local``: their models).
+
+    Where states are on disk, ``ids`` alone: ``trained.progress.clients.rows_of(ids)`` reads some.
+    """
+    settings: dict[str, Any]
+    """Everything that was chosen, by the caller or by rule."""
+    trained: Trained | None = field(default=None, repr=False)
+    """The first repeat as it stood after its last round, to evaluate it further; not in files."""
+    repeats: tuple[Repeat, ...] = field(default=(), repr=False)
+    """What each repeat came to; not in files."""
+    baseline: tuple[Repeat, ...] = field(default=(), repr=False)
+    """What the local baseline came to in each repeat; not in files."""
+    template: nn.Module | None = field(default=None, repr=False)
+    """The model's architecture, for :meth:`module` and :meth:`client_model`."""
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether this is the local baseline itself: its benefit is 0 by definition."""
+        return self.repeats is self.baseline and bool(self.repeats)
+
+    @property
+    def made(self) -> Made | None:
+        """Synthetic data that the method made in the first repeat (x, y, figures), if any."""
+        return self.repeats[0].made if self.repeats else None
+
+    def module(self) -> nn.Module:
+        """The server's model."""
+        if not self.model:
+            raise GlocalError(
+                f"{self.method} has no server and so no model of its own: take a client's, with "
+                "run.client_model(name)."
+            )
+        return self._filled(self.model)
+
+    def client_model(self, client: str | int) -> ClientModel:
+        """The model that a client predicts with, by its name or its number."""
+        names = [str(row["client"]) for row in self.clients]
+        if isinstance(client, int) and 0 <= client < len(names):
+            number = client
+        elif str(client) in names:
+            number = names.index(str(client))
+        else:
+            raise unknown("client", client, names)
+        if self.trained is not None:
+            params = self.trained.models(torch.tensor([number]))
+        elif self.is_baseline:
+            params = {k: v[number : number + 1] for k, v in self.states.items() if k != "ids"}
+        else:
+            raise GlocalError("this run's models were not kept: fit it again, or save it first.")
+        return ClientModel(names[number], self._filled(tree.row(params, 0)))
+
+    def _filled(self, params: Params) -> nn.Module:
+        """The architecture with these weights."""
+        if self.template is None:
+            raise GlocalError("this run's models were not kept: fit it again.")
+        module = copy.deepcopy(self.template).cpu()
+        weights = {k: v.detach().cpu() for k, v in params.items()}
+        module.load_state_dict(weights, strict=False)  # buffers stay as they are
+        return module
+
+    def to_frame(self) -> DataFrame:
+        """The clients' table as a pandas DataFrame."""
+        return _frame(self.clients)
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``result.json`` and the models to a new folder."""
+        result_files.save(self, _empty(Path(folder)))
+
+    def __repr__(self) -> str:
+        """The verdict in a line."""
+        s = self.summary
+        return (
+            f"<Run {self.method}: mean accuracy {s['mean']:.3f} (alone {s['local_mean']:.3f}); "
+            f"{s['better_off']} better off, {s['worse_off']} worse off, "
+            f"{s['undecided']} undecided of {s['clients']}>"
+        )
+
+
+class Comparison(Mapping[str, Run]):
+    """Runs of several methods on the same clients, by the methods' names."""
+
+    def __init__(self, runs: Mapping[str, Run]) -> None:
+        self._runs = dict(runs)
+
+    def __getitem__(self, method: str) -> Run:
+        """The run of a method."""
+        if method not in self._runs:
+            raise KeyError(method)
+        return self._runs[method]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def to_frame(self) -> DataFrame:
+        """One row for each method: the numbers of its summary."""
+        rows = [
+            {"method": name, **{k: v for k, v in run.summary.items() if isinstance(v, int | float)}}
+            for name, run in self.items()
+        ]
+        return _frame(rows)
+
+    def save(self, folder: str | Path) -> None:
+        """Write every run to a folder of its own inside a new one, and all figures beside them."""
+        root = _empty(Path(folder))
+        for number, run in enumerate(self.values(), 1):
+            result_files.save(run, make_folder(root / f"{number}-{result_files.slug(run.method)}"))
+        write(root / "result.json", dump(result_files.result(self)))
+
+    def __repr__(self) -> str:
+        """A line for each run."""
+        return "\n".join(map(repr, self.values()))
+
+
+def _frame(rows: Any) -> DataFrame:
+    try:
+        from pandas import DataFrame
+    except ImportError as error:
+        raise GlocalError("to_frame() needs pandas: pip install pandas.") from error
+    return DataFrame(list(rows))
+
+
+def _empty(folder: Path) -> Path:
+    """A folder with nothing in it."""
+    path = make_folder(folder)
+    if any(path.iterdir()):
+        raise GlocalError(f"the folder {path} is not empty: choose another.")
+    return path

@@ -1,0 +1,403 @@
+"""One repeat of one method on one split and seed: what fits, process pools and studies call.
+
+There are two runners, chosen once for a method: :class:`LocalOnly`, whose clients never meet a
+server (the local baseline is one), and :class:`Federated`. :func:`run_seed` runs either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from glocal.core import tree
+from glocal.core.errors import ClientError, GlocalError
+from glocal.core.interrupts import Stopped
+from glocal.core.progress import Report, silent
+from glocal.core.types import Params, Tree
+from glocal.core.validation import positive_integers
+from glocal.data.federation import Federation
+from glocal.evaluation.communication import Traffic, published
+from glocal.experiment import ensemble, parts
+from glocal.experiment import memory_estimate as limits
+from glocal.experiment import setup as setups
+from glocal.experiment.adaptation_report import after
+from glocal.experiment.config import Config
+from glocal.experiment.fingerprint import digest
+from glocal.experiment.repeat import Repeat, Trained, contents, judge, struck
+from glocal.experiment.setup import Setup
+from glocal.experiment.synthetic import made
+from glocal.methods import resolve
+from glocal.methods.local import LocalTraining
+from glocal.slots.method import Method, Plan, as_plan
+from glocal.slots.server_half import whole_model
+from glocal.training.checkpoint import Keeper, Keeping, packed, reclaim, unpacked
+from glocal.training.client_state.placement import Storage
+from glocal.training.client_state.store import ClientStore
+from glocal.training.loop import Progress, Training
+from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
+
+Line = dict[str, Any]
+"""A round of a method's history."""
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """Who is told how training goes on."""
+
+    report: Report = silent
+    """Called with what is trained, how much of it is done, and how much there is."""
+    on_line: Callable[[Line], None] = lambda line: None
+    """Called with each round's line of the history, again where a run is resumed."""
+    on_round: Callable[[Progress], None] = lambda progress: None
+    """Called with where the training stands after each round."""
+
+
+@dataclass(frozen=True)
+class LocalOnly:
+    """Every client trains alone."""
+
+    name: str
+    client: LocalTraining
+
+    def check(self, config: Config, setup: Setup) -> Training | None:
+        """Refuse what does not fit: nothing is trained together, so nothing can."""
+        if config.attack is not None:
+            raise GlocalError(
+                "local sends nothing, so no attack can reach it: leave the attack out."
+            )
+        return None
+
+    def baseline(self, config: Config) -> LocalOnly:
+        """What this is set against: itself."""
+        return self
+
+    def run(
+        self, config: Config, setup: Setup, callbacks: Callbacks, checkpoints: Keeping | None
+    ) -> Repeat:
+        """One repeat."""
+        task, keeper = setup.task, None
+        storage = Storage(config.states, what="the local baseline's models")
+        if checkpoints is not None:
+            code = digest(task.module, task.losses, task.augment)
+            of = f"alone {code} {setup.digest} {self.client.label}"
+            keeper = checkpoints.epochs(setup.repeat, of)
+            folder = keeper.series.folder
+            storage = Storage(config.states, folder, checkpoints.note, storage.what)
+        report = partial(callbacks.report, title(config, "alone", setup.repeat))
+        baseline, outcome = setups.measured(setup, self.client, report, keeper, storage)
+        together = None
+        if config.new_test:
+            models = baseline.models.rows_of
+            together = ensemble.own_models(task, setup.fed, setup.engine, models)
+        states, on_disk = contents(baseline.models, final=True)
+        return Repeat(
+            outcome=outcome,
+            traffic=Traffic(),
+            model={},
+            states=states,
+            history=[],
+            published=0,
+            together=together,
+            engine=setup.engine.name,
+            model_name=setup.model_name,
+            parameters=tree.count(task.params),
+            val_accuracy=baseline.val_accuracy,
+            on_disk=on_disk,
+        )
+
+
+@dataclass(frozen=True)
+class Federated:
+    """Clients train together, and then adapt what they got, where that was asked for."""
+
+    name: str
+    plan: Plan
+
+    def check(self, config: Config, setup: Setup) -> Training:
+        """Refuse, before anyone trains, what does not fit the data, the model or the sampling."""
+        adversary, fed = None, setup.fed
+        attack = parts.attack(config.attack)
+        if attack is not None:
+            # Of all repeats the same clients, so that what became of the others can be pooled.
+            adversary = attack.on(fed, config.seed)
+            fed = adversary.poisoned(fed)
+            for stage in self.plan.stages:
+                half = stage.method.server_half
+                if not half.sends_update and attack.poison is None:
+                    raise GlocalError(
+                        f"{half.name} sends no update of a model, so "
+                        f"{attack.spec} would change nothing: attack its data, as with label-flip."
+                    )
+        training = Training(
+            self.plan,
+            setup.task,
+            fed,
+            setup.engine,
+            _sampler(config, len(fed)),
+            config.rounds,
+            setup.seed,
+            config.validate_every,
+            adversary,
+            config.diverged,
+            Storage(config.states),
+        )
+        for technique in parts.techniques(config.adapt):
+            technique.check(setup.task, config.public)
+        for stage in self.plan.stages:
+            stage.method.check(setup.task, setup.fed, training.setting)
+        return training
+
+    def baseline(self, config: Config) -> LocalOnly:
+        """What this is set against."""
+        return baseline_of(config)
+
+    def run(
+        self, config: Config, setup: Setup, callbacks: Callbacks, checkpoints: Keeping | None
+    ) -> Repeat:
+        """One repeat."""
+        training = self.check(config, setup)
+        keeper = None
+        if checkpoints is not None:
+            keeper = checkpoints.rounds(setup.repeat, self._known_by(config, setup))
+            storage = Storage(config.states, keeper.series.folder, checkpoints.note)
+            training = replace(training, storage=storage)
+
+        def on_round(done: Progress, new: list[Line]) -> None:
+            callbacks.report(title(config, self.name, setup.repeat), done.round, config.rounds)
+            for line in new:
+                callbacks.on_line(numbered(config, line, setup.repeat))
+            callbacks.on_round(done)
+
+        done, stopped = _rounds(training, on_round, keeper)
+        trained = Trained(training, done)
+        outcome, val_accuracy = judge(trained, setup.fed)
+        adapted = None
+        if config.adapt is not None:
+            what = title(config, f"{self.name}, adapting", setup.repeat)
+
+            def tick(epoch: int, epochs: int) -> None:
+                callbacks.report(what, epoch, epochs)
+                if checkpoints is not None and checkpoints.stop():
+                    raise Stopped  # what was trained is on disk, and adapting is done again
+
+            adapted = after(
+                setup.task,
+                setup.fed,
+                setup.engine,
+                parts.techniques(config.adapt),
+                trained.models,
+                setup.seed,
+                public=config.public,
+                tick=tick,
+            )
+        states, on_disk = contents(done.clients)
+        return Repeat(
+            outcome=outcome,
+            traffic=done.traffic,
+            model=whole_model(setup.task, done.server),
+            states=states,
+            history=done.history,
+            published=_published(training, done),
+            together=ensemble.new_test(trained) if config.new_test else None,
+            engine=setup.engine.name,
+            model_name=setup.model_name,
+            parameters=tree.count(setup.task.params),
+            val_accuracy=val_accuracy,
+            adapted=adapted,
+            trained=trained,
+            struck=struck(training, setup, trained.models, stopped),
+            privacy=_spent(training, done),
+            made=made(training, done, setup.fed),
+            on_disk=on_disk,
+        )
+
+    def _known_by(self, config: Config, setup: Setup) -> str:
+        """What a checkpoint must be of, to be taken for this repeat's."""
+        attack = parts.attack(config.attack)
+        sampling = (config.rounds, config.fraction, config.sampled, config.poisson)
+        task = setup.task
+        code = digest(self.plan, task.module, task.losses, task.augment)
+        about = (*sampling, attack.spec if attack else None, config.validate_every)
+        return f"{self.name} {code} {setup.digest} {about}"
+
+
+Runner = LocalOnly | Federated
+
+
+def runner_of(name: str, method: str | Method | Plan) -> Runner:
+    """The runner of a method, by what its clients do."""
+    plan = as_plan(resolve(method) if isinstance(method, str) else method)
+    client = plan.stages[0].method.local if len(plan.stages) == 1 else None
+    return LocalOnly(name, client) if isinstance(client, LocalTraining) else Federated(name, plan)
+
+
+def baseline_of(config: Config) -> LocalOnly:
+    """The local baseline."""
+    return LocalOnly("alone", parts.baseline(config.baseline))
+
+
+def run_seed(
+    config: Config,
+    runner: Runner,
+    fed: Federation,
+    repeat: int,
+    callbacks: Callbacks | None = None,
+    checkpoints: Keeping | None = None,
+    setup: Setup | None = None,
+) -> Repeat:
+    """One repeat of a method: the ``repeat``-th split of the federation with a seed of its own.
+
+    Args:
+        config: Everything but the method and the data.
+        runner: The method.
+        fed: The data, as the first repeat has it.
+        repeat: Which repeat, from 0.
+        callbacks: Who is told how it goes on.
+        checkpoints: Where those are written, and resumed from.
+        setup: That of this repeat, if it was made already.
+    """
+    setup = setup or setups.make(config, fed, repeat)
+    with setup.threads():
+        return runner.run(config, setup, callbacks or Callbacks(), checkpoints)
+
+
+def memory_needed(
+    config: Config, runner: Runner, setup: Setup, processes: int = 1
+) -> limits.Estimate | None:
+    """The memory that all repeats will take, beyond what is taken already.
+
+    None if that cannot be found out: something in the method or the model fails, and training will
+    say where. What does not fit is refused.
+    """
+    training = runner.check(config, setup)
+    baseline = runner.baseline(config).client
+    try:
+        return limits.estimate(
+            setup.task,
+            setup.fed,
+            setup.engine,
+            baseline,
+            training,
+            repeats=config.repeats,
+            processes=processes,
+            known=setups.is_measured(setup, baseline),
+            states=config.states,
+        )
+    except Exception:  # whatever a user's method raises
+        return None
+
+
+def restored(runner: Runner, config: Config, setup: Setup, repeat: Repeat) -> Repeat:
+    """A repeat that came without its training, with it again, to be evaluated further."""
+    if isinstance(runner, LocalOnly):
+        return repeat
+    training = runner.check(config, setup)
+    states = dict(repeat.states)
+    ids = states.pop("ids")
+    stages = [line.get("stage") for line in repeat.history]
+    progress = progress_of(training, repeat.model, ids, states, len(stages), stages)
+    progress = replace(progress, traffic=repeat.traffic, history=repeat.history)
+    return replace(repeat, trained=Trained(training, progress))
+
+
+def progress_of(
+    training: Training,
+    model: Params,
+    ids: Tensor,
+    states: Tree,
+    rounds: int,
+    stages: Sequence[str | None],
+) -> Progress:
+    """Where a training stood, from the server's model, the clients' states and its rounds' stages.
+
+    What the server kept for itself (an optimiser's state, a weighting's, the count of its privacy)
+    is not restored: this can be evaluated, adapted and trained anew, but not resumed.
+    """
+    task, device = training.task, training.fed.x.device
+    stage, began = _stage(training.plan, stages)
+    placed: Params = tree.to({k: model[k] for k in task.names}, device)
+    method = training.plan.stages[stage].method
+    begun = method.begin(task, placed, training.setting)
+    clients = ClientStore(len(training.fed), device)
+    progress = Progress(begun, clients, Traffic(), stage, began, rounds)
+    progress.clients = training.store(progress).filled(ids, states)
+    return progress
+
+
+def _stage(plan: Plan, stages: Sequence[str | None]) -> tuple[int, int]:
+    """The stage of the last round, and the rounds before it: a goal may not have been reached."""
+    names = [stage.name for stage in plan.stages]
+    if len(names) == 1 or not stages:
+        return 0, 0
+    return names.index(str(stages[-1])), sum(name != stages[-1] for name in stages)
+
+
+def title(config: Config, what: str, repeat: int) -> str:
+    """What a progress bar says."""
+    return f"{what} ({repeat + 1} of {config.repeats})" if config.repeats > 1 else what
+
+
+def numbered(config: Config, line: Line, repeat: int) -> Line:
+    """A round's line, with its repeat where there are several."""
+    return {**line, "repeat": repeat + 1} if config.repeats > 1 else line
+
+
+def _rounds(
+    training: Training, on_round: Callable[[Progress, list[Line]], None], keeper: Keeper | None
+) -> tuple[Progress, int | None]:
+    """All rounds; or those until an attack left nothing finite to train, and which that was."""
+    kept = keeper.last() if keeper else None
+    if kept is None:
+        progress = training.begin(training.task.params)
+    else:
+        progress = unpacked(kept, training)
+        on_round(progress, progress.history)
+
+    def after_round(done: Progress) -> None:
+        on_round(done, done.history[-1:])
+        if keeper is not None:
+            last = done.round == training.last
+            if keeper.after(done.round, lambda: packed(done), last):
+                reclaim(done, training, keeper)
+
+    try:
+        return training.run(progress, after_round), None
+    except ClientError:
+        if keeper is not None:
+            keeper.write(progress.round, lambda: packed(progress))  # the last that was good
+        if training.adversary is None:
+            raise
+        # That the federation ends there is what was to be found out: it is evaluated as it stands.
+        return progress, progress.round + 1
+
+
+def _spent(training: Training, done: Progress) -> dict[str, Any] | None:
+    privacy = training.method(done).privacy
+    return privacy.spent(done.server["privacy"], training.setting) if privacy else None
+
+
+def _published(training: Training, done: Progress) -> int:
+    """As papers count: what is shared goes down to everybody and up from the sampled."""
+    setting = training.setting
+    sizes = [
+        up.get("shared", 0) // max(1, line["cohort"])
+        for up, line in zip(done.traffic.up, done.history, strict=True)
+    ]
+    return sum(published(1, size, setting.clients, setting.fraction) for size in sizes)
+
+
+def _sampler(config: Config, clients: int) -> Sampler:
+    """How the clients of a round are drawn."""
+    sampled = config.sampled
+    if sampled is not None:
+        positive_integers(sampled=sampled)
+        if sampled > clients:
+            raise GlocalError(
+                f"{sampled} clients a round cannot be drawn from {clients}: ask for fewer."
+            )
+        return Poisson(sampled / clients) if config.poisson else Fixed(sampled)
+    return Poisson(config.fraction) if config.poisson else Fraction(config.fraction)

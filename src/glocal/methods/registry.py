@@ -1,0 +1,196 @@
+"""Every name that a method's spec may use: methods, and the components that go into their slots.
+
+A method takes one line here. Users add their own with :func:`register`, or name a function in a
+file as ``own.py:name``, which needs no line at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple, TypeVar, get_type_hints
+
+from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.own_code import is_own, load_own
+from glocal.core.spec import parse_call
+from glocal.nn.optim import Optimizer
+from glocal.slots.aggregation import Combine
+from glocal.slots.method import Method, Plan
+from glocal.slots.privacy import Privacy
+from glocal.slots.weighting import Weighting
+
+
+class Entry(NamedTuple):
+    """What a name stands for: the slot that it fills, and the function that makes it."""
+
+    slot: str
+    make: Callable[..., Any]
+
+
+BUILT_IN: dict[str, tuple[str, str]] = {
+    "apfl": ("method", "methods.apfl:apfl"),
+    "ditto": ("method", "methods.ditto:ditto"),
+    "fedadagrad": ("method", "methods.fedopt:fedadagrad"),
+    "fedadam": ("method", "methods.fedopt:fedadam"),
+    "fedavg": ("method", "methods.fedavg:fedavg"),
+    "fedavgm": ("method", "methods.fedopt:fedavgm"),
+    "fedcgan": ("method", "methods.fedcgan:fedcgan"),
+    "fedcvae": ("method", "methods.fedcvae:fedcvae"),
+    "fedevg": ("method", "methods.fedevg:fedevg"),
+    "fedper": ("method", "methods.fedper:fedper"),
+    "fedprox": ("method", "methods.fedprox:fedprox"),
+    "fedrep": ("method", "methods.fedrep:fedrep"),
+    "fedyogi": ("method", "methods.fedopt:fedyogi"),
+    "lg-fedavg": ("method", "methods.lg_fedavg:lg_fedavg"),
+    "local": ("method", "methods.local:local"),
+    "mtl": ("method", "methods.mtl:mtl"),
+    "pfedme": ("method", "methods.pfedme:pfedme"),
+    "propfair-loss": ("method", "methods.propfair:propfair_loss"),
+    "scaffold": ("method", "methods.scaffold:scaffold"),
+    "superfed-lm": ("method", "methods.superfed:superfed_lm"),
+    "superfed-mm": ("method", "methods.superfed:superfed_mm"),
+    "aaggff-d": ("weighting", "methods.aaggff_d:aaggff_d"),
+    "aaggff-s": ("weighting", "methods.aaggff_s:aaggff_s"),
+    "afl": ("weighting", "methods.afl:afl"),
+    "by-examples": ("weighting", "slots.weighting:by_examples"),
+    "fedmgda": ("weighting", "methods.fedmgda:fedmgda"),
+    "grad-norm": ("weighting", "slots.weighting:by_update_norm"),
+    "propfair": ("weighting", "methods.propfair:propfair"),
+    "q-fedavg": ("weighting", "methods.q_fedavg:q_fedavg"),
+    "term": ("weighting", "methods.term:term"),
+    "uniform": ("weighting", "slots.weighting:uniform"),
+    "geometric-median": ("combine", "slots.robust:geometric_median"),
+    "krum": ("combine", "slots.robust:krum"),
+    "mean": ("combine", "slots.aggregation:mean"),
+    "median": ("combine", "slots.robust:median"),
+    "multi-krum": ("combine", "slots.robust:multi_krum"),
+    "norm-bound": ("combine", "slots.robust:norm_bound"),
+    "trimmed-mean": ("combine", "slots.robust:trimmed_mean"),
+    "dp": ("privacy", "slots.privacy:dp"),
+    "sgd": ("server_opt", "nn.optim:sgd"),
+    "momentum": ("server_opt", "nn.server_optim:momentum"),
+    "adam": ("server_opt", "nn.server_optim:adam"),
+    "yogi": ("server_opt", "nn.server_optim:yogi"),
+    "adagrad": ("server_opt", "nn.server_optim:adagrad"),
+}
+"""The slot of each name (``method``: it fills all of them), and where the function is."""
+
+SLOT_OF: dict[type, str] = {
+    Method: "method",
+    Plan: "method",
+    Weighting: "weighting",
+    Combine: "combine",
+    Optimizer: "server_opt",
+    Privacy: "privacy",
+}
+
+COMPONENTS = ("weighting", "combine", "server_opt", "privacy")
+"""The slots that a component fills."""
+
+_REGISTERED: dict[str, Entry] = {}
+
+
+def known(*slots: str) -> list[str]:
+    """The names of methods and components; with slots, of those that fill one of them."""
+    found = {name: slot for name, (slot, _) in BUILT_IN.items()}
+    found |= {name: entry.slot for name, entry in _REGISTERED.items()}
+    return sorted(name for name, slot in found.items() if not slots or slot in slots)
+
+
+def entries(*slots: str) -> dict[str, Entry]:
+    """What those names stand for."""
+    return {name: entry for name in known(*slots) if (entry := lookup(name)) is not None}
+
+
+def lookup(name: str) -> Entry | None:
+    """What a name stands for; none, if nobody knows it."""
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    if is_own(name):
+        return _entry(load_own(name, "method"), None, name)
+    return _built_in(name) if name in BUILT_IN else None
+
+
+@cache
+def _built_in(name: str) -> Entry:
+    slot, path = BUILT_IN[name]
+    module, _, function = path.partition(":")
+    return Entry(slot, getattr(import_module(f"glocal.{module}"), function))
+
+
+Make = TypeVar("Make", bound=Callable[..., Any])
+
+
+def register(
+    name: str, make: Make | None = None, *, slot: str | None = None
+) -> Make | Callable[[Make], Make]:
+    """Give an own method, weighting, aggregator, server optimiser or privacy a name for specs.
+
+    As a function, or as a decorator of the function that makes it::
+
+        @glocal.register("mine")
+        def mine(*, strength: float = 0.1) -> Method: ...
+
+        glocal.fit("mine(strength=0.2)+median", fed)
+
+    Args:
+        name: As specs spell it: letters, digits, ``-``, ``_`` and ``.``, first a letter.
+        make: Makes it from its settings, which are annotated as those of ``ditto`` are.
+        slot: ``method``, ``weighting``, ``combine``, ``server_opt`` or ``privacy``; found out by
+            what ``make`` is said to return, or returns without settings.
+    """
+    if make is None:
+        return lambda function: _register(name, function, slot)
+    return _register(name, make, slot)
+
+
+def _register(name: str, make: Make, slot: str | None) -> Make:
+    plain = isinstance(name, str) and parse_call(name) == (name, (), {})
+    if not plain or is_own(name):
+        raise GlocalError(f"{shown(name)} cannot be a name: use letters, digits and '-'.")
+    if name in BUILT_IN:
+        raise GlocalError(f"{name} is the name of something else: choose another.")
+    _REGISTERED[name] = _entry(make, slot, name)
+    return make
+
+
+def _entry(make: Callable[..., Any], slot: str | None, name: str) -> Entry:
+    slots = ("method", *COMPONENTS)
+    if slot is None:
+        kind = _returned(make)
+        slot = next((s for each, s in SLOT_OF.items() if kind and issubclass(kind, each)), None)
+    if slot is None:
+        raise GlocalError(
+            f"what {name} makes cannot be told: annotate what it returns (Method, Weighting, …), "
+            "or register it with slot=, one of " + ", ".join(slots) + "."
+        )
+    if slot not in slots:
+        raise unknown("slot", slot, slots)
+    return Entry(slot, make)
+
+
+def _returned(make: Callable[..., Any]) -> type | None:
+    """The type of what a function makes: as annotated, or as seen where it needs no settings."""
+    if isinstance(make, type):
+        return make
+    try:
+        kind = get_type_hints(make).get("return")
+    except Exception:  # whatever a user's annotations raise
+        kind = None
+    if isinstance(kind, type):
+        return kind
+    try:
+        return type(make())
+    except Exception:  # it needs settings, or something in it is wrong
+        return None
+
+
+def registered() -> Mapping[str, Entry]:
+    """What was registered, to be sent to another process."""
+    return dict(_REGISTERED)
+
+
+def register_all(entries: Mapping[str, Entry]) -> None:
+    """Register what another process sent."""
+    _REGISTERED.update(entries)

@@ -1,0 +1,181 @@
+"""Method specs made into methods.
+
+A spec is a base, its hyper-parameters in brackets, and components joined by ``+``:
+``fedprox(mu=0.1)+uniform+adam(lr=0.01)``. A component used as a base means fedavg with it, and the
+settings it does not know are fedavg's: ``adam(lr=0.01, epochs=1)`` is
+``fedavg(epochs=1)+adam(lr=0.01)``, where ``lr`` is the server's. ``own.py:name`` is a method or a
+component of the user's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from glocal.core import validation
+from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.spec import Call, parse_call, split_plus
+from glocal.methods import registry
+from glocal.methods.fedavg import fedavg
+from glocal.nn import optim
+from glocal.slots import sharing
+from glocal.slots.method import Method, Plan, Stage, as_plan
+from glocal.slots.sharing import Selector
+
+SELECTORS: dict[str, Callable[..., Selector]] = {
+    "all-but-last": sharing.all_but_last,
+    "everything": sharing.everything,
+    "first": sharing.first,
+    "last": sharing.last,
+    "nothing": sharing.nothing,
+}
+
+
+def resolve(spec: str) -> Method | Plan:
+    """The method a spec describes."""
+    if not isinstance(spec, str):
+        raise GlocalError(f"a method is a name such as 'fedavg' or a Method, not {shown(spec)}.")
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+        parse_call(part) for part in split_plus(spec)
+    ]
+    name, args, kwargs = calls[0]
+    entry = registry.lookup(name)
+    if entry is not None and entry.slot != "method":
+        calls[:1] = _as_base(name, entry.make, args, kwargs)
+        name, args, kwargs = calls[0]
+        entry = registry.lookup(name)
+    if entry is None:
+        raise unknown("method", name, registry.known())
+    slots = _fill(spec, calls[1:])
+    kwargs = dict(kwargs)
+    if name == "local" and (slots or "shared" in kwargs):
+        raise GlocalError(
+            f"local sends nothing, so the rest of {shown(spec)} would do nothing: leave it out."
+        )
+    if name == "propfair-loss" and "weighting" in slots and slots["weighting"].name == "propfair":
+        raise GlocalError(
+            f"propfair-loss and propfair in {shown(spec)} are two spellings of one tilt, which "
+            "would count twice: keep one of them."
+        )
+    if "shared" in kwargs:
+        chosen = selector(kwargs.pop("shared"))
+        # A method that splits the model itself (FedRep) must know the split; others need not.
+        knows = "shared" in inspect.signature(entry.make).parameters
+        (kwargs if knows else slots)["shared"] = chosen
+    base: Method | Plan = _call(name, entry.make, args, kwargs, ("shared",))
+    if "server_opt" in slots:
+        _refuse_a_second_optimiser(spec, name, base, slots["server_opt"])
+    if not slots:
+        return base
+    if isinstance(base, Method):
+        return base.replace(**slots)
+    return Plan(
+        tuple(Stage(s.method.replace(**slots), s.rounds, s.goal, s.name) for s in base.stages)
+    )
+
+
+def _as_base(
+    name: str, make: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+    """A component used as a base is fedavg with it: the settings it knows are its own."""
+    own = validation.declared(make)[1].keys()
+    known = [*own, *validation.declared(fedavg)[1], "shared"]
+    for setting in kwargs:
+        if setting not in known:
+            raise unknown(f"setting of {name}", setting, known)
+    training = {k: v for k, v in kwargs.items() if k not in own}
+    return [
+        ("fedavg", (), training),
+        (name, args, {k: v for k, v in kwargs.items() if k in own}),
+    ]
+
+
+def _refuse_a_second_optimiser(
+    spec: str, name: str, base: Method | Plan, opt: optim.Optimizer
+) -> None:
+    """The base's own would be dropped, and its settings with it, without a word."""
+    plain = optim.sgd()
+    for stage in as_plan(base).stages:
+        own = stage.method.server_opt
+        if (own.name, own.lr) != (plain.name, plain.lr):
+            raise GlocalError(
+                f"{name} brings its own server optimiser ({own.name}), and {opt.name} in "
+                f"{shown(spec)} fills the same slot (server_opt): leave {opt.name} out, or write "
+                f"fedavg+{opt.name}."
+            )
+
+
+def _begun(name: str, components: Sequence[str]) -> str:
+    """A spec that begins with this method, with these components if they go with it."""
+    spec = "+".join([name, *components])
+    try:
+        resolve(spec)
+    except GlocalError:
+        return name
+    return spec
+
+
+def _fill(spec: str, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> dict[str, Any]:
+    slots: dict[str, Any] = {}
+    by: dict[str, str] = {}
+    for name, args, kwargs in calls:
+        entry = registry.lookup(name)
+        if entry is not None and entry.slot == "method":
+            raise GlocalError(
+                f"{name} is a method of its own and cannot fill a slot of another: begin the spec "
+                f"with it, as in '{_begun(name, list(by.values()) or ['uniform'])}'."
+            )
+        if entry is None:
+            raise unknown("component", name, registry.known(*registry.COMPONENTS))
+        slot, make = entry
+        if slot in slots:
+            raise GlocalError(
+                f"{by[slot]} and {name} in {shown(spec)} fill the same slot ({slot}): keep one of "
+                "them."
+            )
+        slots[slot] = _call(name, make, args, kwargs)
+        by[slot] = name
+    return slots
+
+
+def _call(
+    name: str,
+    make: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    more: Sequence[str] = (),
+) -> Any:
+    validation.check_call(name, make, args, kwargs, more)
+    try:
+        return make(*args, **kwargs)
+    except GlocalError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise GlocalError(
+            f"{name} cannot take {_shown(args, kwargs)}: {error}; 'glocal methods' lists what it "
+            "takes."
+        ) from error
+
+
+def _shown(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    given = [*map(shown, args), *(f"{k}={shown(v)}" for k, v in kwargs.items())]
+    return ", ".join(given) or "no settings"
+
+
+def selector(value: Any) -> Selector:
+    """``shared=``: a name, a pattern, ``first(n)``, ``last(n)``, or several in a list."""
+    if isinstance(value, Selector):
+        return value
+    if isinstance(value, Call) or (isinstance(value, str) and value in SELECTORS):
+        call = value if isinstance(value, Call) else Call(value, (), {})
+        if call.name not in SELECTORS:
+            raise unknown("selector", call.name, SELECTORS)
+        return _call(  # type: ignore[no-any-return]
+            call.name, SELECTORS[call.name], list(call.args), dict(call.kwargs)
+        )
+    if isinstance(value, str):
+        return sharing.matching(*value.split("|"))
+    if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
+        return sharing.matching(*value)
+    raise GlocalError(f"shared={shown(value)} must be names, a pattern, first(n) or last(n).")

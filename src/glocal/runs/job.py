@@ -1,0 +1,309 @@
+"""Methods trained into run folders: begun, resumed, and put away when they are done."""
+
+from __future__ import annotations
+
+import tomllib
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from glocal.core import files, interrupts, locks
+from glocal.core.errors import ClientError, GlocalError, Interrupted, NoRoomError
+from glocal.core.progress import print_note, reporter
+from glocal.data.federation import Federation
+from glocal.experiment import result_files
+from glocal.experiment.config import Config, from_mapping
+from glocal.experiment.fit import Watch, concluded, train_all
+from glocal.experiment.run import Run
+from glocal.methods import resolve
+from glocal.runs import folder as run_folder
+from glocal.runs import tracking
+from glocal.runs.settings import read
+from glocal.training.checkpoint import Keeping
+from glocal.training.divergence import check_policy
+
+
+@dataclass(frozen=True)
+class Job:
+    """Methods to train on one federation, and the folder of each."""
+
+    root: Path
+    folders: dict[str, Path]
+    config: Config
+    one: bool
+    """Whether it is a single run, whose folder is the root itself."""
+    against: str | None = None
+    choose: bool = False
+    named: bool = True
+    """Whether the user chose the folder."""
+    again: bool = False
+    """Whether it is taken up again."""
+
+    @property
+    def specs(self) -> list[str]:
+        """The methods."""
+        return list(self.folders)
+
+    def about(self) -> dict[str, Any]:
+        """A comparison as its file tells it."""
+        return {
+            "methods": self.specs,
+            "folders": [path.name for path in self.folders.values()],
+            "choose": self.choose,
+            **({"against": self.against} if self.against is not None else {}),
+        }
+
+
+def new(
+    specs: list[str],
+    config: Config,
+    out: Path | None,
+    kind: str,
+    against: str | None = None,
+    choose: bool = False,
+) -> Job:
+    """A job that begins."""
+    for spec in specs:
+        resolve(spec)
+    one = kind == "run"
+    root = out or run_folder.fresh_name(kind if len(specs) > 1 else result_files.slug(specs[0]))
+    folders: dict[str, Path] = {}
+    for spec in specs:
+        path, n = root if one else root / result_files.slug(spec), 1
+        while path in folders.values():
+            n += 1
+            path = root / f"{result_files.slug(spec)}-{n}"
+        folders[spec] = path
+    return Job(root, folders, config, one, against, choose, out is not None)
+
+
+def left_off(folder: Path) -> Job:
+    """The job that was left off in a folder."""
+    if not folder.is_dir():
+        raise GlocalError(f"there is no folder {folder}: check its name.")
+    if (folder / run_folder.COMPARISON).is_file():
+        return _comparison(folder)
+    if not (folder / "settings.toml").is_file():
+        raise GlocalError(
+            f"there is no run in {folder}: give a folder that 'glocal run' or 'glocal compare' has "
+            "made."
+        )
+    if (folder.parent / run_folder.COMPARISON).is_file() and run_folder.unfinished(folder.parent):
+        raise GlocalError(
+            f"the run in {folder} is part of a comparison: go on with 'glocal resume "
+            f"{folder.parent}'."
+        )
+    method, config = read(folder / "settings.toml")
+    return Job(folder, {method: folder}, config, one=True, again=True)
+
+
+def _comparison(folder: Path) -> Job:
+    file = folder / run_folder.COMPARISON
+    try:
+        about = tomllib.loads(file.read_text(encoding="utf-8"))
+        names = about["folders"]
+        if any(not run_folder.plain_name(name) for name in names):
+            raise ValueError("folders")
+        folders = {
+            str(spec): folder / name for spec, name in zip(about["methods"], names, strict=True)
+        }
+        config = from_mapping(about["settings"])
+        against, choose = about.get("against"), bool(about["choose"])
+        if not folders or not (against is None or against in folders):
+            raise ValueError("methods")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, GlocalError):
+            raise
+        raise GlocalError(
+            f"{file} is damaged ({type(error).__name__}: {error}): compare anew into another "
+            "folder."
+        ) from error
+    return Job(folder, folders, config, False, against, choose, again=True)
+
+
+def train(job: Job) -> tuple[dict[str, Run], Federation]:
+    """Train all methods of a job, or what is left to train, and write their files."""
+    tracking.check(job.config.track)
+    try:
+        fed = job.config.federation()
+    except GlocalError as error:
+        if not job.again:
+            raise
+        raise GlocalError(
+            f"{str(error).rstrip('.')} (paths are as seen from where the run was started)."
+        ) from error
+    if job.again:
+        _check_data(job, fed)
+    root, config = job.root, job.config
+    shared = root / run_folder.CHECKPOINTS
+    checkpoints = {
+        spec: Keeping(
+            path / run_folder.CHECKPOINTS,
+            config.checkpoint_every,
+            config.keep_checkpoints,
+            alone=shared,
+        )
+        for spec, path in job.folders.items()
+    }
+    with ExitStack() as held:
+        try:
+            if not job.one:
+                if not job.again:
+                    run_folder.prepare(root)
+                held.enter_context(locks.hold(root))
+                if not job.again:
+                    run_folder.refuse_taken(root)
+                if not job.again or _changed(job):
+                    about = {**job.about(), "settings": config.as_toml()}
+                    files.write(root / run_folder.COMPARISON, files.toml(about).encode())
+            done = _trained(job, fed, checkpoints)
+        finally:
+            _tidy(job)
+        done = concluded(done, fed, config, job.against, job.choose)
+        if not job.one:
+            files.write(root / "result.json", files.dump(result_files.result(done)))
+        for folder in dict.fromkeys([*job.folders.values(), root]):
+            run_folder.clear(folder)
+    return done, fed
+
+
+def _trained(job: Job, fed: Federation, checkpoints: dict[str, Keeping]) -> dict[str, Run]:
+    """All runs, each written to its folder as soon as it is done."""
+    done: dict[str, Run] = {}
+    folders: dict[str, run_folder.Folder] = {}
+    trackers: dict[str, tracking.Tracker] = {}
+    try:
+        with interrupts.graceful(), reporter(None) as report, ExitStack() as opened:
+            for spec, path in job.folders.items():
+                folder = run_folder.Folder(path, spec, job.config, fed, again=job.again)
+                folders[spec] = opened.enter_context(folder)
+                title = spec if job.one else f"{job.root.name}: {spec}"
+                about = {"method": spec, **job.config.as_toml()}
+                tracker = tracking.open_trackers(job.config.track, path, title, about)
+                trackers[spec] = opened.enter_context(tracker)
+
+            if job.again and not run_folder.unfinished(job.root):
+                raise GlocalError(f"the run in {job.root} was finished by somebody else just now.")
+
+            def on_line(spec: str, line: dict[str, Any]) -> None:
+                folders[spec].line(line)
+                trackers[spec].line(line)
+
+            watch = Watch(report, on_line)
+            for spec, finished in train_all(
+                job.specs, job.config, fed, watch, checkpoints=checkpoints
+            ):
+                done[spec] = finished
+                folders[spec].finish(finished)
+                trackers[spec].finish(finished.summary, finished.clients)
+    except GlocalError as error:
+        if not _began(job, folders):
+            raise
+        message = str(error).rstrip(".")
+        if isinstance(error, NoRoomError):
+            message += f". Then go on with: glocal resume {job.root}"
+        elif isinstance(error, ClientError) and "--diverged skip" in message:
+            message += f". To go on without it: glocal resume {job.root} --diverged skip"
+        else:
+            raise
+        raise GlocalError(message) from error
+    except KeyboardInterrupt as error:
+        if not _began(job, folders):
+            raise Interrupted(
+                "stopped before anything was trained.", interrupts.exit_code()
+            ) from error
+        raise Interrupted(
+            f"stopped; go on with: glocal resume {job.root}", interrupts.exit_code()
+        ) from error
+    finally:
+        if not _began(job, folders) and not done:
+            for folder in folders.values():
+                folder.discard()
+    return done
+
+
+def _began(job: Job, folders: dict[str, run_folder.Folder]) -> bool:
+    shared = (job.root / run_folder.CHECKPOINTS).rglob("*.safetensors")
+    return any(folder.began for folder in folders.values()) or any(shared)
+
+
+def _tidy(job: Job) -> None:
+    """Folders made for a job that could not begin go; one that the user named stays theirs."""
+    root = job.root
+    inside = {p.name for p in root.iterdir()} if root.is_dir() else set()
+    if not job.again and inside <= {run_folder.COMPARISON, locks.NAME}:
+        for name in inside:
+            (root / name).unlink()
+        for made in (root,) if job.named else (root, root.parent):
+            with suppress(OSError):  # not empty, or not there
+                made.rmdir()
+
+
+def _check_data(job: Job, fed: Federation) -> None:
+    """Refuse to go on with other data than the run began with; say so if other versions run."""
+    told = False
+    for spec, path in job.folders.items():
+        file = path / "settings.toml"
+        if not file.is_file():
+            continue
+        method, config = read(file)
+        try:
+            facts = tomllib.loads(file.read_text(encoding="utf-8"))
+            then = facts["federation"]["fingerprint"]
+            versions = dict(facts["versions"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise GlocalError(
+                f"{file} is damaged ({type(error).__name__}: {error}): train anew into another "
+                "folder."
+            ) from error
+        free = {name: getattr(job.config, name) for name in run_folder.MAY_CHANGE}
+        if method != spec or replace(config, **free) != job.config:
+            raise GlocalError(
+                f"{file} is not what the comparison began with: give it back its settings, or "
+                "compare anew into another folder."
+            )
+        if versions.get("schema") != str(result_files.SCHEMA):
+            raise GlocalError(
+                f"the run in {path} was written with schema {versions.get('schema')}, and this "
+                f"version goes on with schema {result_files.SCHEMA}: use that version, or train "
+                "anew."
+            )
+        if then != fed.fingerprint:
+            raise GlocalError(
+                f"the data of {path} has changed since (its fingerprint was {str(then)[:16]} and "
+                f"is {fed.fingerprint[:16]} now): give it the old data back, or train anew."
+            )
+        now = run_folder.versions()
+        other = [f"{k} {versions[k]} → {v}" for k, v in now.items() if versions.get(k, v) != v]
+        if other and not told:
+            told = True
+            print_note(
+                f"this is not what the run began with ({', '.join(other)}): the last bits may "
+                "come out otherwise."
+            )
+
+
+def resumed(folder: Path, jobs: int | None, diverged: str | None) -> Job | None:
+    """The job to go on with, changed where that changes no result so far; none if it is over."""
+    job = left_off(folder)
+    if locks.held(job.root):
+        raise GlocalError(
+            f"another process is writing to {folder}: wait until it ends, or stop it first."
+        )
+    if not run_folder.unfinished(job.root):
+        for path in dict.fromkeys([*job.folders.values(), job.root]):
+            run_folder.clear(path)
+        return None
+    config = job.config
+    if jobs is not None:
+        config = replace(config, jobs=jobs)
+    if diverged is not None:
+        check_policy(diverged)
+        config = replace(config, diverged=diverged)
+    return replace(job, config=config)
+
+
+def _changed(job: Job) -> bool:
+    """Whether what may change of a comparison's settings has changed."""
+    return _comparison(job.root).config != job.config
