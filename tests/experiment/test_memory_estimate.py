@@ -196,9 +196,8 @@ def test_of_several_methods_the_one_that_does_not_fit_is_named(
 def test_a_method_that_fails_is_left_to_the_one_who_trains() -> None:
     order = Config(model=seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 3))), rounds=1)
     broken = own_model().replace(local=replace(own_model().local, start=None))  # type: ignore[arg-type]
-    assert (
-        memory_needed(order, runner_of("method", broken), setups.make(order, images(), 0)) is None
-    )
+    setup = setups.make(order, images(), 0)
+    assert memory_needed(order, runner_of("method", broken), setup) is None
 
 
 def files(root: Path, **content: str) -> Path:

@@ -117,7 +117,7 @@ def make(config: Config, fed: Federation, repeat: int) -> Setup:
 def _engine(given: str | Engine, task: Task, fed: Federation, device: torch.device) -> Engine:
     """The engine, where the model can be trained by it."""
     own = given if hasattr(given, "round") and hasattr(given, "name") else None
-    engine: Any = own or engines.resolve(str(given), task, device)
+    engine: Any = own or engines.resolve(given, task, device)  # type: ignore[arg-type]
     if isinstance(engine, engines.Vectorised):
         try:
             try_vectorised(task, fed.x, fed.y)
