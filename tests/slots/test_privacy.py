@@ -30,7 +30,7 @@ from glocal.slots import accounting
 from glocal.slots.accounting import Scheme
 from glocal.slots.client import minibatch_training
 from glocal.slots.method import Method, as_plan
-from glocal.slots.privacy import DP, clipped, dp, gaussian, in_words, noisy, norm, shown
+from glocal.slots.privacy import Privacy, clipped, dp, gaussian, in_words, noisy, norm, shown
 from glocal.slots.weighting import Setting
 from glocal.testing import check_method, ragged
 from glocal.training.loop import COHORT, Progress, Training
@@ -39,9 +39,9 @@ from glocal.training.sampling import Among, Fixed, Fraction, Poisson, Sampler
 QUICK = "local(lr=0.1,max_epochs=2)"
 
 
-def made(**settings: Any) -> DP:
+def made(**settings: Any) -> Privacy:
     filled = dp(**settings)
-    assert isinstance(filled, DP)
+    assert isinstance(filled, Privacy)
     return filled
 
 

@@ -93,37 +93,6 @@ class Traffic:
                 totals[name] = totals.get(name, 0) + count
         return totals
 
-    def nbytes(self, itemsize: int = 4) -> int:
-        """Bytes both ways, at ``itemsize`` bytes a number (4 for float32)."""
-        return (self.params_down + self.params_up) * itemsize
-
-    def to_goal(
-        self, series: Sequence[float | None], goal: float, *, lower_is_better: bool = False
-    ) -> int | None:
-        """Parameters communicated until a metric reaches a goal.
-
-        Args:
-            series: The metric after each round, from the first; None or NaN where it was not
-                taken. May have fewer rounds than were run.
-            goal: What is to be reached.
-            lower_is_better: Whether that is from above.
-
-        Returns:
-            The traffic up to and including the first round that reached the goal; None if none did.
-        """
-        if len(series) > len(self.down):
-            raise GlocalError(
-                f"the metric has {len(series)} rounds and the run {len(self.down)}: "
-                "give one value for each round, and none for the start."
-            )
-        spent = 0
-        for value, down, up in zip(series, self.down, self.up, strict=False):
-            spent += _total(down) + _total(up)
-            # NaN compares false either way.
-            if value is not None and (value <= goal if lower_is_better else value >= goal):
-                return spent
-        return None
-
     def to_dict(self) -> dict[str, list[dict[str, int]]]:
         """Plain dicts of ints, for JSON and checkpoints."""
         return {"down": [dict(c) for c in self.down], "up": [dict(c) for c in self.up]}

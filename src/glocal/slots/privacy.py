@@ -1,4 +1,4 @@
-"""What protects the clients' updates: a slot of two hooks, a state, and what it costs.
+"""What protects the clients' updates: two hooks, a state, and what it costs.
 
 ``client`` acts on one client's update before it leaves (clip); ``server`` on the combined update
 (noise). Clients count alike, and the sum is divided by the cohort's *expected* size: divided by the
@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -43,63 +43,48 @@ from glocal.slots.aggregation import weighted_sum
 from glocal.slots.weighting import Setting
 
 
-class Privacy(Protocol):
-    """The contract of the privacy slot."""
+@dataclass(frozen=True, kw_only=True)
+class Privacy:
+    """Differential privacy: each update is clipped, and noise added to their sum."""
 
-    @property
-    def name(self) -> str:
-        """As in a method's spec."""
-        ...
+    clip: float = 1.0
+    """``S``, the largest norm of a client's whole update (the first, with ``quantile``)."""
+    noise: float = 1.0
+    """The noise on the sum has a standard deviation of ``noise · clip``."""
+    where: str = "central"
+    """``central``: the server adds it; ``local``: each client does, to what it sends."""
+    quantile: float | None = None
+    """Let the clip follow this quantile of the clients' norms."""
+    clip_rate: float = 0.2
+    """How fast it does."""
+    delta: float | None = None
+    """``min(1e-5, 1 / (10 K))`` by default."""
+    epsilon: float | None = None
+    """A budget: training ends before the round that would exceed it."""
+    name: ClassVar[str] = "dp"
+
+    def __post_init__(self) -> None:
+        positive(clip=self.clip, clip_rate=self.clip_rate)
+        not_negative(noise=self.noise)
+        if self.where not in ("central", "local"):
+            raise unknown("place of the noise", self.where, ("central", "local"))
+        for name, share in (("quantile", self.quantile), ("delta", self.delta)):
+            if share is not None and not 0 < share < 1:
+                raise GlocalError(f"{name} must be above 0 and below 1, not {share}.")
+        if self.quantile is not None and self.where == "local":
+            raise GlocalError(
+                "the quantile is followed by a count that the server makes noisy, so it cannot go "
+                "with where=local: leave quantile out and give a clip."
+            )
+        if self.epsilon is not None:
+            positive(epsilon=self.epsilon)
 
     def init(self, setting: Setting) -> Tree:
         """What the server keeps: the clip, and the rounds that count."""
-        ...
-
-    def client(self, state: Tree, update: Params, key: Tensor) -> tuple[Params, Tree]:
-        """One client's update, made fit to send, and what else it says."""
-        ...
-
-    def server(
-        self, state: Tree, update: Params, said: Tree, setting: Setting, key: Tensor
-    ) -> tuple[Params, Tree]:
-        """The updates' sum over ``m``, made fit to publish, and the new state.
-
-        ``said`` is the sum of what clients said; it is empty where nobody was drawn.
-        """
-        ...
-
-    def check(self, setting: Setting) -> None:
-        """Refuse, before anyone trains, what cannot be accounted for or afforded."""
-        ...
-
-    def allowed(self, setting: Setting) -> int:
-        """How many of the rounds asked for the budget allows; all, where there is none."""
-        ...
-
-    def spent(self, state: Tree, setting: Setting) -> dict[str, Any]:
-        """What the rounds so far cost, skipped ones included, and what that assumes."""
-        ...
-
-
-@dataclass(frozen=True)
-class DP:
-    """Differential privacy of clients: see :func:`dp`."""
-
-    clip: float
-    noise: float
-    where: str
-    quantile: float | None
-    rate: float
-    delta: float | None
-    epsilon: float | None
-    name: str = "dp"
-
-    def init(self, setting: Setting) -> Tree:
-        """The clip to begin with, and no rounds."""
         return {"clip": torch.tensor(float(self.clip)), "rounds": torch.tensor(0)}
 
     def client(self, state: Tree, update: Params, key: Tensor) -> tuple[Params, Tree]:
-        """Clipped; with noise of its own if it trusts nobody; above or below the clip, if asked."""
+        """One client's update, made fit to send, and whether it was below the clip, if asked."""
         bound = state["clip"].to(key.device)
         said = {} if self.quantile is None else {"below": (norm(update) <= bound).float() - 0.5}
         sent = clipped(update, bound)
@@ -108,7 +93,10 @@ class DP:
     def server(
         self, state: Tree, update: Params, said: Tree, setting: Setting, key: Tensor
     ) -> tuple[Params, Tree]:
-        """Noise on the sum, a round that counts, and the next clip."""
+        """The updates' sum over ``m``, made fit to publish, and the new state.
+
+        ``said`` is the sum of what clients said; it is empty where nobody was drawn.
+        """
         m = setting.fraction * setting.clients
         z, count_noise = self.split(m)
         bound = state["clip"].to(key.device)
@@ -119,8 +107,31 @@ class DP:
             below = said.get("below", torch.tensor(0.0)).cpu()
             wobble = count_noise * gaussian(rng.fold(key, 1).cpu(), ())
             share = 0.5 + (below + wobble) / m
-            clip = (clip * torch.exp(-self.rate * (share - self.quantile))).to(clip.dtype)
+            clip = (clip * torch.exp(-self.clip_rate * (share - self.quantile))).to(clip.dtype)
         return update, {"clip": clip, "rounds": state["rounds"] + 1}
+
+    def mean(
+        self,
+        state: Tree,
+        messages: Params,
+        like: Params,
+        ids: Tensor,
+        p: Tensor,
+        setting: Setting,
+        key: Tensor,
+    ) -> tuple[Params, Tree]:
+        """The mean of a cohort's messages, made fit to publish, and the new state.
+
+        ``messages`` are the stacked updates, or what takes their place; an empty cohort's mean is
+        zeros of the shapes of ``like``.
+        """
+        if len(ids) == 0:
+            return self.server(state, tree.zeros(like), {}, setting, rng.fold(key, 1))
+        keys = rng.fold(rng.fold(key, 0), ids)
+        messages, said = torch.func.vmap(partial(self.client, state))(messages, keys)
+        total = tree.map(lambda x: weighted_sum(x, p), messages)
+        said = tree.map(lambda x: x.sum(0), said)
+        return self.server(state, total, said, setting, rng.fold(key, 1))
 
     def split(self, m: float) -> tuple[float, float]:
         """The update's noise multiplier and the count's noise: together ``noise``."""
@@ -147,7 +158,7 @@ class DP:
         return accounting.usual_delta(setting.clients) if self.delta is None else self.delta
 
     def check(self, setting: Setting) -> None:
-        """The accountant must be there, and the budget must last for a round."""
+        """Refuse, before anyone trains, what cannot be accounted for or afforded."""
         accounting.require()
         one, _ = self.cost(setting, 1)
         if self.epsilon is not None and one > self.epsilon:
@@ -158,7 +169,7 @@ class DP:
             )
 
     def allowed(self, setting: Setting) -> int:
-        """As many rounds as the budget lasts."""
+        """How many of the rounds asked for the budget allows; all, where there is none."""
         if self.epsilon is None or self.cost(setting, setting.rounds)[0] <= self.epsilon:
             return setting.rounds
         delta = self.delta_for(setting)
@@ -167,7 +178,7 @@ class DP:
         )
 
     def spent(self, state: Tree, setting: Setting) -> dict[str, Any]:
-        """ε and all that it depends on."""
+        """What the rounds so far cost, skipped ones included, and what that assumes."""
         rounds = int(state["rounds"])
         epsilon, accountant = self.cost(setting, rounds)
         scheme = self.scheme(setting)
@@ -187,69 +198,7 @@ class DP:
         }
 
 
-def dp(
-    *,
-    clip: float = 1.0,
-    noise: float = 1.0,
-    where: str = "central",
-    quantile: float | None = None,
-    clip_rate: float = 0.2,
-    delta: float | None = None,
-    epsilon: float | None = None,
-) -> Privacy:
-    """Differential privacy: each update clipped, noise on their sum.
-
-    Args:
-        clip: ``S``, the largest norm of a client's whole update (the first, with ``quantile``).
-        noise: the noise on the sum has a standard deviation of ``noise · clip``.
-        where: ``central``: the server adds it; ``local``: each client does, to what it sends.
-        quantile: let the clip follow this quantile of the clients' norms.
-        clip_rate: how fast it does.
-        delta: ``min(1e-5, 1 / (10 K))`` by default.
-        epsilon: a budget: training ends before the round that would exceed it.
-    """
-    positive(clip=clip, clip_rate=clip_rate)
-    not_negative(noise=noise)
-    if where not in ("central", "local"):
-        raise unknown("place of the noise", where, ("central", "local"))
-    if quantile is not None and not 0 < quantile < 1:
-        raise GlocalError(f"quantile must be above 0 and below 1, not {quantile}.")
-    if quantile is not None and where == "local":
-        raise GlocalError(
-            "the quantile is followed by a count that the server makes noisy, so it cannot go with "
-            "where=local: leave quantile out and give a clip."
-        )
-    if delta is not None and not 0 < delta < 1:
-        raise GlocalError(f"delta must be above 0 and below 1, not {delta}.")
-    if epsilon is not None:
-        positive(epsilon=epsilon)
-    return DP(clip, noise, where, quantile, clip_rate, delta, epsilon)
-
-
-def private_mean(
-    privacy: Privacy,
-    state: Tree,
-    messages: Params,
-    like: Params,
-    ids: Tensor,
-    p: Tensor,
-    setting: Setting,
-    key: Tensor,
-) -> tuple[Params, Tree]:
-    """The mean of a cohort's messages, made fit to publish, and the new state of privacy.
-
-    ``messages`` are the stacked updates, or what takes their place; an empty cohort's mean is zeros
-    of the shapes of ``like``.
-    """
-    said: Tree = {}
-    if len(ids):
-        keys = rng.fold(rng.fold(key, 0), ids)
-        messages, said = torch.func.vmap(partial(privacy.client, state))(messages, keys)
-        said = tree.map(lambda x: x.sum(0), said)
-        mean = tree.map(lambda x: weighted_sum(x, p), messages)
-    else:
-        mean = tree.zeros(like)
-    return privacy.server(state, mean, said, setting, rng.fold(key, 1))
+dp = Privacy
 
 
 def norm(update: Params) -> Tensor:

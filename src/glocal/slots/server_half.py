@@ -20,7 +20,7 @@ from glocal.nn.optim import Optimizer
 from glocal.nn.task import Task
 from glocal.slots.aggregation import Combine
 from glocal.slots.client import Local
-from glocal.slots.privacy import Privacy, private_mean
+from glocal.slots.privacy import Privacy
 from glocal.slots.server_memory import Memory
 from glocal.slots.weighting import Setting, Weighting, by_examples
 
@@ -94,15 +94,9 @@ class ServerHalf:
             combined = self.combine(uplink, p)
         else:
             assert self.message is not None
-            combined, privacy = private_mean(
-                self.privacy,
-                privacy,
-                self.message(uplink),
-                self.like(state),
-                uplink.ids,
-                p,
-                setting,
-                key,
+            messages, like = self.message(uplink), self.like(state)
+            combined, privacy = self.privacy.mean(
+                privacy, messages, like, uplink.ids, p, setting, key
             )
         changes = self.apply(state, combined, uplink, setting, rng.fold(key, 2))
         return {**state, **changes, "weighting": weighting, "privacy": privacy}, p

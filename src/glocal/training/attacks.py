@@ -69,6 +69,13 @@ class Attack:
     trigger: Trigger | None = None
     """Of a backdoor: what is stamped on an image, and what it should then be taken for."""
 
+    def __post_init__(self) -> None:
+        if not 0 < real(self.share, "an attack's share") < 1:
+            raise GlocalError(
+                "an attack's share of malicious clients must be above 0 and below 1, not "
+                f"{self.share}."
+            )
+
     def on(self, fed: Federation, seed: int) -> Adversary:
         """The attack with the clients that make it."""
         return Adversary(self, malicious(self.share, len(fed), seed))
@@ -128,15 +135,13 @@ def malicious(share: float, clients: int, seed: int) -> tuple[int, ...]:
 def sign_flip(scale: float = 1.0, *, share: float = SHARE) -> Attack:
     """Sends ``−scale · Δ``: uphill instead of down."""
     positive(scale=scale)
-    return _on_updates(
-        "sign-flip", share, lambda known: tree.map(lambda x: -scale * x, known.updates)
-    )
+    return Attack("sign-flip", share, lambda known: tree.map(lambda x: -scale * x, known.updates))
 
 
 def scale(factor: float = 10.0, *, share: float = SHARE) -> Attack:
     """Sends ``factor · Δ``: its own training, as if it were that of many."""
     by = real(factor, "scale's factor")
-    return _on_updates("scale", share, lambda known: tree.map(lambda x: by * x, known.updates))
+    return Attack("scale", share, lambda known: tree.map(lambda x: by * x, known.updates))
 
 
 def replace_model(*, share: float = SHARE) -> Attack:
@@ -158,7 +163,7 @@ def replace_model(*, share: float = SHARE) -> Attack:
 
         return {name: worthless(name, i) for i, name in enumerate(sorted(known.received))}
 
-    return _on_updates("replace", share, send)
+    return Attack("replace", share, send)
 
 
 def gaussian(std: float = 1.0, *, share: float = SHARE) -> Attack:
@@ -171,7 +176,7 @@ def gaussian(std: float = 1.0, *, share: float = SHARE) -> Attack:
             for i, name in enumerate(sorted(known.updates))
         }
 
-    return _on_updates("gaussian", share, send)
+    return Attack("gaussian", share, send)
 
 
 def little(z: float | None = None, *, share: float = SHARE) -> Attack:
@@ -193,7 +198,7 @@ def little(z: float | None = None, *, share: float = SHARE) -> Attack:
             lambda x: (x.mean(0) - by * x.std(0, correction=0)).expand_as(x), known.updates
         )
 
-    return _on_updates("little", share, send)
+    return Attack("little", share, send)
 
 
 def z_max(m: int, k: int) -> float:
@@ -208,14 +213,14 @@ def z_max(m: int, k: int) -> float:
 
 def not_a_number(*, share: float = SHARE) -> Attack:
     """Sends what is not a number, which ends a federation that takes a mean."""
-    return _on_updates(
+    return Attack(
         "nan", share, lambda known: tree.map(lambda x: torch.full_like(x, math.nan), known.updates)
     )
 
 
 def label_flip(*, share: float = SHARE) -> Attack:
     """Trains on labels turned round: class y is called C − 1 − y."""
-    return Attack("label-flip", _checked(share), poison=poison.flipped)
+    return Attack("label-flip", share, poison=poison.flipped)
 
 
 def backdoor(
@@ -236,7 +241,7 @@ def backdoor(
     trigger = poison.trigger(target, size)
     positive(boost=boost)
     send = None if boost == 1 else lambda known: tree.map(lambda x: boost * x, known.updates)
-    return Attack("backdoor", _checked(share), send, poison.backdoored(trigger, rate), trigger)
+    return Attack("backdoor", share, send, poison.backdoored(trigger, rate), trigger)
 
 
 ATTACKS: dict[str, Callable[..., Attack]] = {
@@ -265,15 +270,3 @@ def with_share(spec: str, share: float) -> str:
     name = spec.partition("(")[0].strip()
     inside = spec.strip()[len(name) + 1 : -1].strip() if args or kwargs else ""
     return f"{name}({f'{inside}, ' if inside else ''}share={share:g})"
-
-
-def _on_updates(name: str, share: float, send: Send) -> Attack:
-    return Attack(name, _checked(share), send)
-
-
-def _checked(share: float) -> float:
-    if not 0 < real(share, "an attack's share") < 1:
-        raise GlocalError(
-            f"an attack's share of malicious clients must be above 0 and below 1, not {share}."
-        )
-    return float(share)
