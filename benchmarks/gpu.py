@@ -90,7 +90,7 @@ def line(found: dict[str, Any]) -> str:
     return (
         f"{found['name']}: loop {found['loop_ms']:.0f} ms, {ways}; floor {found['floor_ms']:.1f} "
         f"ms by {found['floor_by']}; parameters at most {found['difference']:.1e} apart; at least "
-        f"{LEAST[found['name']]}x wanted; in bf16 {found['bf16_ms']:.1f} ms; judging on as many "
+        f"{LEAST[found['name']]}x wanted; in bf16 {found['bf16_ms']:.1f} ms; evaluation on as many "
         f"examples {found['judging_called_ms']:.1f} ms, captured {found['judging_captured_ms']:.1f}"
     )
 
@@ -130,12 +130,12 @@ def measure(
         **{f"loss_{who}": loss for who, loss in losses.items()},
         "difference": difference,
         "peak_gib": peak / 2**30,
-        **judged(case, task, fed, repeats),
+        **evaluation_times(case, task, fed, repeats),
         **least,
     }
 
 
-def judged(case: Case, task: Task, fed: Any, repeats: int) -> dict[str, float]:
+def evaluation_times(case: Case, task: Task, fed: Any, repeats: int) -> dict[str, float]:
     """Milliseconds for a look at every client's model on all its examples."""
     device = fed.x.device
     stacked = tree.map(lambda p: p.expand(case.clients, *p.shape), task.params)

@@ -1,4 +1,4 @@
-"""Made examples over rounds: accuracy of a classifier trained on them alone, Fréchet distance.
+"""Synthetic data over rounds: accuracy of a classifier trained on them alone, Fréchet distance.
 
 On MNIST, from arrays (``x_train`` uint8 [60000, 28, 28], ``y_train``, ``x_test``, ``y_test``):
 
@@ -13,8 +13,8 @@ safetensors (digits: scikit-learn). Each method's folder has ``result.json`` (se
 over rounds, traffic, timings, what the examples give away), ``synthetic.safetensors``,
 ``synthetic.png`` and ``snapshots.npz`` (what the picture is made of).
 
-Distances are on the penultimate layer of ``--judge`` trained on all clients' training data. That,
-and the classifiers that are trained on the made examples, exist here to judge with; a server has
+Distances are on the penultimate layer of ``--classifier``, trained on all clients' data. That,
+and the classifiers that are trained on the synthetic data, are for evaluation; a server has
 neither the data nor the test set.
 """
 
@@ -104,12 +104,12 @@ def data(asked: argparse.Namespace) -> Data:
     return Data(fed.to(asked.device), (tx.to(asked.device), ty.to(asked.device)))
 
 
-class Judge:
-    """What examples are judged with: trained once for a data set and a seed."""
+class Evaluation:
+    """What synthetic data is evaluated with: trained once for a data set and a seed."""
 
     def __init__(self, asked: argparse.Namespace, given: Data) -> None:
         shape, classes = tuple(given.fed.x.shape[1:]), given.fed.classes
-        module = models.build(asked.judge, input_shape=shape, classes=classes, seed=asked.seed)
+        module = models.build(asked.classifier, input_shape=shape, classes=classes, seed=asked.seed)
         self.task = Task(module).to(asked.device)
         self.test = given.test
         self.key = rng.fold(rng.key(asked.seed, asked.device), 99)
@@ -127,10 +127,10 @@ class Judge:
         self.features = synthetic_data.features(self.task, self.real, self.test[0])
         reached = synthetic_data.accuracy(self.task, self.real, *self.test)
         self.facts = {
-            "judge": asked.judge,
-            "judge_on_real": reached,
-            "features": f"penultimate layer ({self.features.shape[1]}) of {asked.judge}, trained "
-            f"on all clients' training data ({len(fed.train.rows)})",
+            "classifier_model": asked.classifier,
+            "accuracy_on_real": reached,
+            "features": f"penultimate layer ({self.features.shape[1]}) of {asked.classifier}, "
+            f"trained on all clients' training data ({len(fed.train.rows)})",
         }
 
     def figures(self, x: Tensor, y: Tensor) -> dict[str, float]:
@@ -157,7 +157,7 @@ class Bench:
     folder: Path
     curve: list[dict[str, Any]] = field(default_factory=list)
     snapshots: list[np.ndarray[Any, Any]] = field(default_factory=list)
-    spent: dict[str, float] = field(default_factory=lambda: {"train": 0.0, "judge": 0.0})
+    spent: dict[str, float] = field(default_factory=lambda: {"train": 0.0, "evaluate": 0.0})
 
     def training(self) -> Training:
         """The rounds."""
@@ -227,34 +227,36 @@ class Bench:
 
     def settings(self) -> dict[str, Any]:
         """What the result depends on."""
-        names = ("alpha", "clients", "seed", "rounds", "judge", "sampled", "most", "bf16")
+        names = ("alpha", "clients", "seed", "rounds", "classifier", "sampled", "most", "bf16")
         return {
             "method": self.spec,
             "model": self.model,
             **{n: getattr(self.asked, n) for n in names},
         }
 
-    def look(self, training: Training, progress: Progress, judged: Judge) -> tuple[Tensor, Tensor]:
-        """Draw the examples as they stand, judge them, print the line."""
+    def look(
+        self, training: Training, progress: Progress, evaluation: Evaluation
+    ) -> tuple[Tensor, Tensor]:
+        """Draw the examples as they stand, evaluate them, print the line."""
         began = time.perf_counter()
         half = training.method(progress).server_half
         assert half.draw is not None
         x, y = half.draw(progress.server, training.setting, training.key(77))
-        line = {"round": progress.round, **judged.figures(x, y)}
+        line = {"round": progress.round, **evaluation.figures(x, y)}
         self.curve.append(line)
         first = torch.cat([x[y == c][:4] for c in range(self.given.fed.classes)])
         self.snapshots.append((first.clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy())
-        self.spent["judge"] += time.perf_counter() - began
+        self.spent["evaluate"] += time.perf_counter() - began
         print(
             f"round {line['round']:4d}  accuracy {line['synthetic_accuracy']:.4f}  "
             f"Fréchet {line['frechet']:9.3f}  a model of real data agrees on "
             f"{line['real_model_agrees']:.2f}  train {self.spent['train']:.0f} s, "
-            f"judge {self.spent['judge']:.0f} s",
+            f"evaluate {self.spent['evaluate']:.0f} s",
             flush=True,
         )
         return x, y
 
-    def run(self, judged: Judge, until: float) -> dict[str, Any]:
+    def run(self, evaluation: Evaluation, until: float) -> dict[str, Any]:
         """Rounds until they are done or time is up; then what there is."""
         self.folder.mkdir(parents=True, exist_ok=True)
         training = self.training()
@@ -268,15 +270,17 @@ class Bench:
                 torch.cuda.synchronize()
             self.spent["train"] += time.perf_counter() - began
             if progress.round in (1, 5) or progress.round % self.asked.every == 0:
-                self.look(training, progress, judged)
+                self.look(training, progress, evaluation)
                 looked = progress.round
                 self.save(progress)
         if looked != progress.round:
-            self.look(training, progress, judged)
+            self.look(training, progress, evaluation)
         self.save(progress)
-        return self.result(training, progress, judged)
+        return self.result(training, progress, evaluation)
 
-    def result(self, training: Training, progress: Progress, judged: Judge) -> dict[str, Any]:
+    def result(
+        self, training: Training, progress: Progress, evaluation: Evaluation
+    ) -> dict[str, Any]:
         """Write everything; returns what is in ``result.json``."""
         from safetensors.torch import save_file
 
@@ -304,7 +308,7 @@ class Bench:
         last = self.curve[-1]
         result = {
             "settings": self.settings(),
-            **judged.facts,
+            **evaluation.facts,
             "done": progress.round == training.rounds,
             "round": progress.round,
             "synthetic_accuracy": last["synthetic_accuracy"],
@@ -315,7 +319,7 @@ class Bench:
             "params_down_a_round": sum(progress.traffic.down[-1].values()) // len(fed),
             # FedAvg sends its whole network, here the clients' one, both ways.
             "fedavg_params_up_a_round": tree.count(training.task.params),
-            "nearness": synthetic_data.nearness(x, trained, held, judged.key),
+            "nearness": synthetic_data.nearness(x, trained, held, evaluation.key),
             "membership": synthetic_data.membership(x, trained, held),
             "seconds": {k: round(v, 1) for k, v in self.spent.items()},
             "seconds_a_round": self.spent["train"] / max(1, progress.round),
@@ -343,7 +347,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="300; digits: 60")
     parser.add_argument("--every", type=int, help="rounds between two looks (25; digits: 20)")
     parser.add_argument("--model", help="the clients' model, instead of the method's")
-    parser.add_argument("--judge", help="cnn; digits: mlp(128)")
+    parser.add_argument("--classifier", help="cnn; digits: mlp(128)")
     parser.add_argument("--most", type=int, help="training examples, to try things out")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--engine", default="vectorised", choices=("vectorised", "sequential"))
@@ -354,7 +358,7 @@ def main() -> None:
     digits = asked.npz is None
     asked.rounds = asked.rounds or (60 if digits else 300)
     asked.every = asked.every or (20 if digits else 25)
-    asked.judge = asked.judge or ("mlp(128)" if digits else "cnn")
+    asked.classifier = asked.classifier or ("mlp(128)" if digits else "cnn")
     if asked.device == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
@@ -363,9 +367,10 @@ def main() -> None:
         torch.set_num_threads(1)
     began = time.perf_counter()
     given = data(asked)
-    judged = Judge(asked, given)
-    print(f"{judged.facts['features']}: {judged.facts['judge_on_real']:.4f} on the test set")
-    print(f"data and judge: {time.perf_counter() - began:.0f} s", flush=True)
+    evaluation = Evaluation(asked, given)
+    facts = evaluation.facts
+    print(f"{facts['features']}: {facts['accuracy_on_real']:.4f} on the test set")
+    print(f"data and classifier: {time.perf_counter() - began:.0f} s", flush=True)
     for name in asked.methods:
         until = time.perf_counter() + asked.budget
         spec, model = (DIGITS if digits else MNIST).get(name, (name, "mlp(64)"))
@@ -373,7 +378,7 @@ def main() -> None:
         print(f"\n{spec}, {model}, alpha {asked.alpha:g}, seed {asked.seed}", flush=True)
         label = name if name in MNIST else "".join(c if c.isalnum() else "-" for c in spec)
         bench = Bench(asked, given, spec, model, asked.out / label)
-        result = bench.run(judged, until)
+        result = bench.run(evaluation, until)
         if not result["done"]:
             print(f"stopped in round {result['round']} of {asked.rounds}: start it again to go on")
         keep = ("synthetic_accuracy", "frechet", "own_models_accuracy", "params_up_a_round")

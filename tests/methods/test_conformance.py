@@ -200,8 +200,8 @@ FED = ragged()
         ({"step": draws_from_the_global_generator}, r"same seed, same bits \(sequential\)"),
         ({"step": averages_over_padding}, "uplink.*'update/layers"),
         ({"step": is_made_of_numbers}, "engines agree: vectorised cannot run it.*item"),
-        ({"finish": forgets_a_name}, "only the shared travels.*lacks 'layers.0.weight'"),
-        ({"finish": sends_another_name}, "only the shared travels.*has 'secret'"),
+        ({"finish": forgets_a_name}, "only the shared is sent.*lacks 'layers.0.weight'"),
+        ({"finish": sends_another_name}, "only the shared is sent.*has 'secret'"),
         ({"finish": sends_another_shape}, r"'layers.0.weight': float32\[42\] where.*\[7, 6\]"),
         ({"finish": keeps_more_than_it_had}, "structure stable.*client state has 'new/layers"),
         ({"candidates": has_half_a_candidate}, "candidates: candidate 'half' lacks 'layers.1"),
@@ -223,7 +223,7 @@ def own(**hooks: Any) -> Method:
     [
         (
             own(finish=sends_what_it_keeps),
-            r"nothing private travels \(sequential\): extra/v of the uplink is v/layers.0.weight",
+            r"nothing private is sent \(sequential\): extra/v of the uplink is v/layers.0.weight",
         ),
         (own(finish=keeps_another_type), "structure stable.*float64.*should be float32"),
     ],
@@ -237,7 +237,7 @@ def test_the_kit_bites_where_there_is_a_state(method: Method, message: str) -> N
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("a mean of states", "nothing private travels.*with another state of client 0, the other"),
+        ("a mean of states", "nothing private is sent.*with another state of client 0, the other"),
         ("keys by place", "order does not matter.*uplink, 'update/layers.1.weight' differs by"),
     ],
 )

@@ -58,7 +58,7 @@ class CohortRound:
 
 
 class Engine(Protocol):
-    """Runs rounds, and examines models on data."""
+    """Runs rounds, and evaluates models on data."""
 
     @property
     def name(self) -> str:
@@ -98,4 +98,4 @@ def padded_rows(split: Split, ids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 EVAL_BATCH = 2048
-"""Examples that go through a model at once when it is examined: bounds memory, changes nothing."""
+"""Examples that go through a model at once in evaluation: bounds memory, changes nothing."""

@@ -1,7 +1,7 @@
 """Stacked models looked at on their examples, all at once and in pieces.
 
-A training judges the same models on the same rows again and again. What is looked at a second time
-on a GPU is captured as a CUDA graph, so that judging small models often costs a launch each time.
+A training evaluates the same models on the same rows many times. From the second time on, a GPU
+replays a captured CUDA graph, so that evaluating small models costs one launch.
 """
 
 from __future__ import annotations

@@ -50,7 +50,9 @@ class Vectorised:
         default_factory=OrderedDict, compare=False, repr=False
     )
     """Those of the last few trainings, kept from round to round."""
-    judging: BatchedEvaluation = field(default_factory=BatchedEvaluation, compare=False, repr=False)
+    evaluation: BatchedEvaluation = field(
+        default_factory=BatchedEvaluation, compare=False, repr=False
+    )
 
     @property
     def name(self) -> str:
@@ -123,7 +125,7 @@ class Vectorised:
         if self.short is not None:
             return self.short.evaluate(look, models, x, y, rows)
         with torch.no_grad():
-            return self.judging.evaluate(look, models, x, y, rows)
+            return self.evaluation.evaluate(look, models, x, y, rows)
 
     def _cohort(self, work: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
         loss = None

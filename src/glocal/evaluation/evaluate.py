@@ -81,8 +81,8 @@ def outcomes(
         fed: Whose data.
         engine: What runs the models.
         models: Every client's candidates.
-        pool: Examine every client's model on all clients' test data too.
-        one_for_all: All clients have the same candidates: if it is one, it is examined once.
+        pool: Evaluate every client's model on all clients' test data too.
+        one_for_all: All clients have the same candidates: if it is one, it is evaluated once.
         at_most: Clients in a block, where that is limited by more than memory.
     """
     everyone = torch.arange(len(fed), device=fed.x.device)

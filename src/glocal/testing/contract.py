@@ -61,13 +61,13 @@ def check_method(
 
     - *Inputs unmodified*: a round leaves what it was given as it was.
     - *Structure stable*: the states of server and clients keep their names, shapes and types.
-    - *Only the shared travels*: the update has the shared parameters and no others.
+    - *Only the shared is sent*: the update has the shared parameters and no others.
     - *Same seed, same bits*; and *another seed differs*, if the method trains at all.
     - *Frozen when finished*: a client does not depend on how long the others of its cohort are.
     - *Engines agree* on server state, client states and uplinks, round by round.
     - *Saved and loaded* after any round, a run goes on with the same bits.
     - *Order does not matter*: a cohort in another order is the same cohort.
-    - *Nothing private travels*: nothing that is sent is a piece of a client's state (a single
+    - *Nothing private is sent*: nothing that is sent is a piece of a client's state (a single
       number, or a constant, can be so by chance and is passed over), and nothing that one client
       sends depends on the state of another.
     - *Candidates* have the model's names and shapes, and can be evaluated.
@@ -303,7 +303,7 @@ class Contract:
         if not tree.leaves(work.states):
             return
         for engine in self.engines:
-            rule = f"nothing private travels ({engine.name})"
+            rule = f"nothing private is sent ({engine.name})"
             uplink, states = self.together[engine.name]
             sent = {"update": uplink.update, "extra": uplink.extra}
             for when, kept in (("had", work.states), ("then had", states)):

@@ -59,7 +59,7 @@ class Watch:
     def _names(self, task: Task, update: Params) -> None:
         """The update has the shared parameters, all of them and no others."""
         shared = self.method.shared_names(task)
-        rule = f"only the shared travels ({self.name})"
+        rule = f"only the shared is sent ({self.name})"
         want = structure({k: v.unsqueeze(0) for k, v in task.params.items() if k in shared})
         assert_structure(rule, "update", structure(update), want)
 

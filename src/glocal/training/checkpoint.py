@@ -4,7 +4,7 @@ Everything that a training is made of between two rounds is its
 :class:`~glocal.training.loop.Progress` (the server's state with its optimiser, weighting, memory
 and privacy count, all clients' states, what was communicated, the history); all that is drawn is
 drawn from the seed, the round and the client. So a checkpoint is a Progress, and what comes after
-the last round (judging, adapting) is done again.
+the last round (evaluation, adaptation) is done again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Keeping:
     every: int = 0
     keep: int = 2
     alone: Path | None = None
-    """Where those of the yardstick go, if it is shared with other methods."""
+    """Where those of the local baseline go, if it is shared with other methods."""
     stop: Callable[[], bool] = stop_requested
     """Asked after each round: if so, a checkpoint is written and ``Stopped`` raised."""
     note: Callable[[str], None] = print_note
@@ -67,7 +67,7 @@ class Keeping:
         return self._keeper(self.folder / f"repeat-{repeat + 1}", of)
 
     def epochs(self, repeat: int, of: str) -> Keeper:
-        """The keeper of the yardstick's ``repeat``-th repeat, whatever else is trained."""
+        """The keeper of the local baseline's ``repeat``-th repeat, whatever else is trained."""
         digest = hashlib.sha256(of.encode()).hexdigest()[:12]
         return self._keeper((self.alone or self.folder) / f"alone-{repeat + 1}-{digest}", of)
 

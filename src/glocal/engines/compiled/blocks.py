@@ -26,7 +26,7 @@ MOST = 16
 def width(split: Split, phase: Phase, batch: int, workload: Workload) -> int:
     """Clients in a block: the widest that wastes little on cohorts as they are to be expected.
 
-    Of the federation and the phase alone, never of one round's cohort: a run that is taken up again
+    Of the federation and the phase alone, never of one round's cohort: a run that is resumed
     must be cut as before.
     """
     n = split.counts().cpu()
