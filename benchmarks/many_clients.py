@@ -143,7 +143,7 @@ def child(chosen: argparse.Namespace) -> None:
         rounds=chosen.rounds,
         sampled=chosen.sampled,
         states="disk",
-        yardstick=f"local(lr=0.05, max_epochs={chosen.epochs})",
+        baseline=f"local(lr=0.05, max_epochs={chosen.epochs})",
         adapt="fine-tune(lr=0.05, max_epochs=1)" if chosen.adapt else None,
         checkpoints=chosen.child,
         progress=report,

@@ -67,8 +67,8 @@ def main() -> None:
 def measured(spec: str, model: str, engine: str, clients: int, sampled: int) -> dict[str, Any]:
     """The estimate, how long it took, and by how much the process grew."""
     rates = "" if clients < 1000 else "lr=0.1, "  # one for all is enough to be waited for
-    yardstick = f"local({rates}max_epochs=2)"
-    settings: dict[str, Any] = {"rounds": 2, "engine": engine, "baseline": yardstick}
+    baseline = f"local({rates}max_epochs=2)"
+    settings: dict[str, Any] = {"rounds": 2, "engine": engine, "baseline": baseline}
     # What is loaded once (parts of torch, threads) is no part of what a run takes.
     glocal.fit(spec, data(4), model="mlp(8)" if "mlp" in model else model, **settings)
     fed = data(clients)

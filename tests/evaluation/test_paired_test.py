@@ -122,7 +122,7 @@ def test_interval_properties(a: np.ndarray, seed: int, c: float) -> None:
 def draw(
     rng: np.random.Generator, weight: np.ndarray, win: np.ndarray, loss: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Correctness of the method and of the yardstick for independent examples."""
+    """Correctness of the method and of the local baseline for independent examples."""
     u = rng.random(len(weight))
     return (u < win).astype(float), ((u >= win) & (u < win + loss)).astype(float)
 

@@ -15,7 +15,7 @@ from glocal.data.federation import Federation, federation
 from glocal.data.split import Split
 from glocal.engines import Engine, Sequential, Vectorised
 from glocal.engines.batching import plan
-from glocal.experiment import baseline as yardstick
+from glocal.experiment import baseline
 from glocal.experiment.baseline import measure
 from glocal.methods import resolve
 from glocal.methods.local import LocalTraining, local
@@ -133,7 +133,7 @@ def test_clients_do_not_know_of_each_other(engine: Engine) -> None:
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     fed, ticks = ragged(), []
     whole = measure(task(), fed, Vectorised(), alone(), SEED)
-    monkeypatch.setattr(yardstick, "BLOCK_BYTES", 4 * tree.count(task().params) * 2 * 3 * 2)
+    monkeypatch.setattr(baseline, "BLOCK_BYTES", 4 * tree.count(task().params) * 2 * 3 * 2)
     parts = measure(task(), fed, Vectorised(), alone(), SEED, lambda *t: ticks.append(t))
     assert torch.equal(parts.epoch, whole.epoch)
     torch.testing.assert_close(

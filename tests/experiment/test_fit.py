@@ -54,7 +54,7 @@ def test_engines_agree(method: str) -> None:
     assert figures(a) == pytest.approx(figures(b), abs=1e-6)
 
 
-def test_the_yardstick_of_one_engine_is_not_used_for_the_other() -> None:
+def test_the_baseline_of_one_engine_is_not_used_for_the_other() -> None:
     place._BASELINES.clear()
     fit(engine="vectorised")
     fit(engine="sequential")
@@ -63,7 +63,7 @@ def test_the_yardstick_of_one_engine_is_not_used_for_the_other() -> None:
     assert len(place._BASELINES) == 2  # methods that are compared share it
 
 
-def test_a_yardstick_is_of_the_callers_own_functions() -> None:
+def test_a_baseline_is_of_the_callers_own_functions() -> None:
     """Two functions made one after the other may well have the same address."""
     fed, settings = toys.images(), {"model": toys.group_norm_net(), "rounds": 1}
     place._BASELINES.clear()
@@ -72,7 +72,7 @@ def test_a_yardstick_is_of_the_callers_own_functions() -> None:
     assert len(place._BASELINES) == 4
 
 
-def test_only_the_last_few_yardsticks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_last_few_baselines_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place, "KEPT", 3)
     place._BASELINES.clear()
     for seed in range(5):
@@ -110,7 +110,7 @@ def test_what_a_run_is() -> None:
     assert "of 6>" in repr(run)
 
 
-def test_local_is_the_yardstick_itself() -> None:
+def test_local_is_the_baseline_itself() -> None:
     run = fit(QUICK, name="alone")
     assert run.is_baseline
     assert run.method == "alone"

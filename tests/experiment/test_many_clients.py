@@ -27,7 +27,7 @@ GIVEN: dict[str, Any] = {
     "model": "logistic",
     "rounds": 3,
     "sampled": 4,
-    "yardstick": "local(lr=0.1, max_epochs=3)",
+    "baseline": "local(lr=0.1, max_epochs=3)",
     "adapt": "fine-tune(lr=0.3, max_epochs=2)+ewc(max_epochs=2)",
     "new_test": True,
 }

@@ -139,7 +139,7 @@ def test_nobody_is_left_running(how: signal.Signals, tmp_path: Path) -> None:
         "2",
         "--model",
         "logistic",
-        "--yardstick",
+        "--baseline",
         "local(lr=0.1,max_epochs=1)",
     ]
     process = subprocess.Popen(

@@ -483,7 +483,7 @@ print(ended, kept, command("resume", "disk/a"), file=open("seen", "w"))
     assert same(tmp_path / "whole", tmp_path / "a")
 
 
-def test_the_yardstick_goes_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_baseline_is_resumed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fed = glocal.load("digits", clients=6)
     here = setups.make(Config(model="mlp(8)", baseline="local(max_epochs=4)"), fed, 0)
     alone = alone_of("local(max_epochs=4)")

@@ -13,7 +13,7 @@ client's data or on public data. The paper prints distillation's weights the oth
 α T² CE + (1 − α) KL: ``form=paper`` has that. ``best`` is all four, and of them each client's best.
 
 Whatever is chosen (the rate, the epoch, the technique) is chosen on the client's own validation
-data, by the rules of the yardstick (:mod:`glocal.experiment.baseline`), with as many rates to
+data, by the rules of the local baseline (:mod:`glocal.experiment.baseline`), with as many rates to
 choose from; a client that does no better than with G there stays at G. All clients and rates adapt
 as one program where the engine can.
 

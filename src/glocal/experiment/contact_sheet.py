@@ -1,4 +1,4 @@
-"""A contact sheet: made examples by class, one row a class, one block of columns a snapshot.
+"""A contact sheet: synthetic images by class, one row a class, one block of columns a snapshot.
 
 Written as PNG by hand (deflate and checksums are in Python), so that no picture library is needed.
 """

@@ -68,10 +68,10 @@ def new_test(
     found["params_up"] = len(t.fed) * tree.count({k: t.task.params[k] for k in own})
     if against is not None:
         theirs = _marks(against, x, y, chunk)
-        judged = {kind: paired_test.compare(marks[kind], theirs[kind]) for kind in KINDS}
+        verdicts = {kind: paired_test.compare(marks[kind], theirs[kind]) for kind in KINDS}
         found["against"] = {
             kind: {"difference": v.benefit, "low": v.low, "high": v.high, "verdict": v.verdict}
-            for kind, v in judged.items()
+            for kind, v in verdicts.items()
         }
     return found
 

@@ -26,7 +26,7 @@ from glocal.training.loop import Progress, Training
 
 @dataclass(frozen=True)
 class Trained:
-    """A training that is over, with everything needed to go on or to judge it in other ways."""
+    """A finished training, with everything needed to continue it or to evaluate it further."""
 
     training: Training
     progress: Progress
@@ -67,7 +67,7 @@ class Repeat:
     privacy: dict[str, Any] | None = None
     """What was spent, and what that assumes."""
     made: Made | None = None
-    """Labelled examples that the method made for the server, judged."""
+    """The synthetic data that the method generated, evaluated."""
     on_disk: ClientStore | None = field(default=None, repr=False)
     """What the clients keep, where that is on disk."""
 
@@ -90,11 +90,11 @@ def contents(store: ClientStore, *, final: bool = False) -> tuple[Tree, ClientSt
 def judge(trained: Trained, fed: Federation) -> tuple[Outcome, Tensor]:
     """What every client's model does on ``fed``, and their validation accuracies.
 
-    An attack may have changed the data that was trained on: clients are judged on what is theirs.
+    An attack may have changed the training data: clients are evaluated on their own data.
     """
     t = trained.training
     models, same = t.models(trained.progress), t.one_for_all(trained.progress)
-    judged = outcomes(
+    outcome = outcomes(
         t.task,
         fed,
         t.engine,
@@ -102,7 +102,7 @@ def judge(trained: Trained, fed: Federation) -> tuple[Outcome, Tensor]:
         pool=pool_is_valid(fed),
         one_for_all=same,
     )
-    return judged, validation(t.task, fed, t.engine, models, one_for_all=same)[0]
+    return outcome, validation(t.task, fed, t.engine, models, one_for_all=same)[0]
 
 
 def struck(

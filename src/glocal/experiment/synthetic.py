@@ -1,4 +1,4 @@
-"""What a method made for the server, judged: the figures that a run reports."""
+"""The synthetic data of a method and its evaluation: the figures that a run reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MADE = -3
 """Child of the seed's key for what is drawn at the end (trainings use those from 0 up)."""
 
 STEPS = 1000
-"""Mini-batches that the judge's model of real data is trained on, about."""
+"""About how many mini-batches the classifier of real data is trained on."""
 
 MOST = 5000
 """Examples of clients that the privacy checks look at, drawn at random where there are more."""
@@ -48,7 +48,7 @@ def drawn(training: Training, progress: Progress) -> tuple[Tensor, Tensor] | Non
 
 
 def made(training: Training, progress: Progress, fed: Federation) -> Made | None:
-    """The examples, judged on ``fed``; none where the method makes none."""
+    """The synthetic data, evaluated on ``fed``; None if the method generates none."""
     found = drawn(training, progress)
     if found is None:
         return None

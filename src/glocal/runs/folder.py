@@ -43,7 +43,7 @@ COMPARISON = "comparison.toml"
 CHECKPOINTS = "checkpoints"
 
 MAY_CHANGE = ("diverged", "jobs")
-"""Settings that may be others when a run is taken up again."""
+"""Settings that may be others when a run is resumed."""
 
 _PART = re.compile(r"\..*\.part")
 
@@ -118,7 +118,7 @@ class Folder:
             self._write_settings()
             write(self._metrics, b"")
         else:
-            # What may change when a run is taken up again changes nothing of what was done so far.
+            # What may change when a run is resumed changes nothing of what was done so far.
             self._known = tomllib.loads((path / "settings.toml").read_text(encoding="utf-8"))
             now = {name: getattr(config, name) for name in MAY_CHANGE}
             if any(self._known.get(name) != value for name, value in now.items()):
@@ -156,7 +156,7 @@ class Folder:
         """A round's line, on disk at once."""
         try:
             if self._lines is None:
-                # A run that is taken up again says all of its lines again, from its checkpoint.
+                # A run that is resumed writes all of its lines again, from its checkpoint.
                 self._lines = self._open.enter_context(self._metrics.open("w", encoding="utf-8"))
             self._lines.write(json.dumps(plain(line)) + "\n")
             self._lines.flush()

@@ -38,7 +38,7 @@ class Job:
     named: bool = True
     """Whether the user chose the folder."""
     again: bool = False
-    """Whether it is taken up again."""
+    """Whether it is resumed."""
 
     @property
     def specs(self) -> list[str]:

@@ -76,12 +76,12 @@ class Listed:
 
     @property
     def alone(self) -> bool:
-        """Whether it is a run of ``local``, the yardstick itself."""
+        """Whether it is a run of ``local``, the local baseline itself."""
         return self.method.split("(")[0].strip() == "local"
 
     @property
     def fingerprint(self) -> str | None:
-        """Of the federation: the same data, dealt and split in the same way."""
+        """Of the federation: the same data, partitioned and split in the same way."""
         found = self.facts.get("federation", {}).get("fingerprint")
         return found if isinstance(found, str) else None
 

@@ -137,7 +137,7 @@ def incomparable(runs: Sequence[Listed], labels: Sequence[str]) -> list[str]:
         said.append(
             "The figures may not be comparable: the folders do not say which data was used."
         )
-    own = ("model", "yardstick", "init", "augment")
+    own = ("model", "baseline", "init", "augment")
     other = [name for name in own if len({_text(run.value(name)) for run in runs}) > 1]
     if other:
         said.append(

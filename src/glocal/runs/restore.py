@@ -1,10 +1,10 @@
 """A finished run, read back from its folder: the training as it stood after its last round.
 
-The data is loaded and dealt again by the run's settings (its fingerprint must be the same), and the
-server's model and the clients' states come from the files, so that every client predicts with
+The data is loaded and partitioned again by the run's settings (with the same fingerprint), and
+the server's model and the clients' states come from the files, so that every client predicts with
 exactly what the run left it. What the server kept for itself (an optimiser's state, a weighting's,
-the count of its privacy) is in no file: a restored training can be judged, adapted and trained
-anew, but not taken up where it ended. With repeats, the files have the models of the first.
+the count of its privacy) is in no file: a restored training can be evaluated, adapted and
+trained again, but not resumed where it ended. With repeats, the files have the models of the first.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Restored:
-    """A run as it stood, and the place where it can be judged further."""
+    """A run as it ended, and the setup in which it can be evaluated further."""
 
     files: Files
     fed: Federation

@@ -1,7 +1,7 @@
 """A run's lines and figures, passed on to TensorBoard and MLflow as it goes.
 
 Nothing is made before the first line, so that what could not begin leaves nothing behind. A run
-that is taken up again goes on in the same log, and rounds that are trained twice are there once. A
+that is resumed continues the same log, and rounds that are trained twice are there once. A
 tracker that fails on the way is left out with one warning: training goes on.
 """
 
@@ -106,7 +106,7 @@ def check(names: Sequence[str]) -> None:
             raise unknown("tracker", name, TRACKERS)
         package = PACKAGES[name]
         if package == "mlflow":
-            # A library for data that must stay at home does not report on its users by itself.
+            # A library for private data does not report on its users by itself.
             os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         try:
             importlib.import_module(package)
@@ -241,7 +241,7 @@ class MLflow:
             self._seen |= dict.fromkeys(new, step)
 
     def _begin(self) -> None:
-        """The run of this folder, taken up if there is one already."""
+        """The run of this folder, resumed if there is one already."""
         if self._run:
             return
         import mlflow
