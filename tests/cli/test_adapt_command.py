@@ -16,7 +16,6 @@ import torch
 from sklearn.datasets import load_digits
 
 from glocal.cli import app as cli
-from glocal.cli.commands.adapt import adapted, recorded
 from glocal.core import files, tree
 from glocal.core.errors import GlocalError
 from glocal.core.progress import silent
@@ -27,10 +26,11 @@ from glocal.experiment.fit import fit
 from glocal.experiment.repeat import judge
 from glocal.experiment.run import Run
 from glocal.methods import resolve
-from glocal.report import figures as plot
+from glocal.report import adaptation as report
 from glocal.runs.restore import Restored, restore
 from glocal.slots.method import as_plan
 from glocal.studies import retraining as further
+from glocal.studies.adaptation import adapted, recorded
 from glocal.testing import ragged
 from glocal.training.sampling import Fixed, Fraction
 
@@ -510,7 +510,7 @@ def test_a_picture_of_one_technique(tmp_path: Path) -> None:
         "data": {"data": "digits", "partition": "iid"},
         "settings": {"model": "mlp", "rounds": 3},
     }
-    plot.adaptation(found, tmp_path / "p.png")
+    report.draw(found, tmp_path / "p.png")
     assert (tmp_path / "p.png").exists()
 
 
@@ -518,4 +518,4 @@ def test_restored_is_on_the_run_s_engine(data: Path, tmp_path: Path) -> None:
     words = ["run", "fedavg", "--data", str(data), *QUICK, "--engine", "sequential"]
     _command([*words, "--out", str(tmp_path / "run")])
     one: Restored = restore(tmp_path / "run")[0]
-    assert one.here.engine.name == "sequential"
+    assert one.setup.engine.name == "sequential"

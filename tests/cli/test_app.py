@@ -37,7 +37,7 @@ def test_compare_prints_a_table_and_names_the_run_folder(glocal):
     head = out.splitlines()[1]
     for column in ("mean %", "worst 10 %", "better off", "worse off", "undecided", "sent up"):
         assert column in head
-    assert rows["local"][5] == "yardstick"
+    assert rows["local"][5] == "baseline"
     counts = list(map(int, rows["fedavg"][6:9]))
     assert sum(counts) == 6
     folder = Path(out.splitlines()[-1].removeprefix("Run folder: "))
@@ -119,7 +119,7 @@ def test_data_draws_the_partition(glocal):
     assert code == 0
     drawn = [line for line in out.splitlines() if "█" in line and "examples" not in line]
     assert drawn
-    assert "judged on pooled" in out
+    assert "evaluated on pooled" in out
 
 
 BATCHNORM = """
@@ -277,7 +277,7 @@ def test_a_defect_is_code_1_without_a_traceback(glocal, monkeypatch):
     def broken():
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("glocal.report.tables.list_methods", broken)
+    monkeypatch.setattr("glocal.report.catalogue.list_methods", broken)
     code, _, err = glocal("methods")
     assert code == 1
     assert "boom" in err

@@ -15,14 +15,14 @@ from scipy import stats
 from sklearn.datasets import load_digits
 
 from glocal.cli import app as cli
-from glocal.cli.commands.fairness import DEFAULT, check_metric, direction, in_words
+from glocal.cli.commands.fairness import DEFAULT
 from glocal.core import files
 from glocal.core.errors import GlocalError
 from glocal.evaluation.metrics import fairness
 from glocal.evaluation.summary import FIGURES, against, fairness_against
-from glocal.experiment import parallel as workers
 from glocal.methods import resolve
-from glocal.report import figures as plot
+from glocal.report.fairness import curves, direction, in_words
+from glocal.studies.fairness import check_metric
 
 SOME = np.random.default_rng(0).uniform(0.5, 1.0, (2, 5, 12))
 """Two methods, five repeats, twelve clients."""
@@ -158,7 +158,7 @@ def test_in_words() -> None:
 
 def test_curves_have_the_mean_gini_and_the_mean_worst_tenth() -> None:
     """Averaged point by point over repeats; where a client has no value, about so."""
-    held, ordered = plot._curves(SOME[0].tolist())
+    held, ordered = curves(SOME[0].tolist())
     figures = fairness_against(summary(SOME[0]), summary(SOME[0]))
     area = (held[1:] + held[:-1]).sum() / 24
     assert 100 * (1 - 2 * area) == pytest.approx(figures["gini"]["value"], abs=1e-9)
@@ -166,9 +166,9 @@ def test_curves_have_the_mean_gini_and_the_mean_worst_tenth() -> None:
     gaps: list[list[float | None]] = SOME[0].tolist()
     gaps[0][3] = None
     gaps[1] = [None] * 12
-    held, ordered = plot._curves(gaps)
+    held, ordered = curves(gaps)
     assert (len(held), len(ordered), held[-1]) == (13, 12, 1.0)
-    assert np.isnan(plot._curves([[None, None]])[0]).all()
+    assert np.isnan(curves([[None, None]])[0]).all()
 
 
 def test_metrics_must_fit_the_data() -> None:
@@ -329,7 +329,7 @@ def test_bad_input_is_one_clear_line_before_anything_is_trained(
     def trained(*_: object, **__: object) -> None:
         raise AssertionError("something was trained")
 
-    monkeypatch.setattr(workers, "train_all", trained)
+    monkeypatch.setattr("glocal.experiment.fit.train_all", trained)
     code, out, err = glocal(*words)
     assert (code, out) == (2, "")
     assert says in err

@@ -13,7 +13,7 @@ import torch
 
 from glocal import load
 from glocal.cli import app as cli
-from glocal.cli.commands.robustness import DEFAULT_ATTACKS, NO_ATTACK, defaults, show
+from glocal.cli.commands.robustness import DEFAULT_ATTACKS, defaults
 from glocal.evaluation.summary import Table
 from glocal.experiment import parallel as workers
 from glocal.experiment import result_files
@@ -21,6 +21,8 @@ from glocal.experiment.attack_report import chance, honest_summary
 from glocal.experiment.config import Config
 from glocal.experiment.fit import train_all
 from glocal.methods import resolve
+from glocal.report.robustness import show
+from glocal.studies.robustness import NO_ATTACK
 from glocal.training import attacks
 
 FEW = ["--clients", "6", "--rounds", "2", "--model", "mlp(8)", "--partition", "iid"]
@@ -139,7 +141,7 @@ def test_refused_before_anyone_trains(
     arguments: list[str],
     message: str,
 ) -> None:
-    monkeypatch.setattr(workers, "train_all", None)
+    monkeypatch.setattr("glocal.experiment.fit.train_all", None)
     code, out, err = command(*arguments)
     assert code == 2
     assert message in err

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 from glocal.cli import app as cli
 from glocal.core.errors import GlocalError
-from glocal.report import figures as plot
+from glocal.report import canvas
 
 QUICK = ["--data", "small.npz", "--rounds", "2", "--clients", "4", "--model", "mlp(8)"]
 REPEATED = [*QUICK, "--repeats", "2"]
@@ -141,7 +141,7 @@ def test_without_matplotlib_tables_work_and_pictures_say_what_to_install(
     assert code == 2
     assert "pip install 'glocal[plot]'" in err
     with pytest.raises(GlocalError, match="matplotlib"):
-        plot.ready(Path("p.png"))
+        canvas.check_picture(Path("p.png"))
     code, out, _ = glocal("mixture", "apfl", *QUICK, "--repeats", "1")
     assert code == 0
     assert "test-picked" in out

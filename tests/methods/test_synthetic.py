@@ -341,7 +341,7 @@ def test_text_is_refused(spec: str) -> None:
 def test_a_run_says_what_was_made_and_keeps_it(tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
-    from glocal.report.tables import made_in_words
+    from glocal.report.comparison import made_in_words
 
     fed = pictures()
     plain = glocal.fit("fedavg", fed, model="mlp(4)", rounds=1, progress=False)
@@ -369,7 +369,7 @@ def test_a_run_says_what_was_made_and_keeps_it(tmp_path: Path) -> None:
 
 
 def test_words_of_repeats_do_not_mix_the_first_with_a_mean() -> None:
-    from glocal.report.tables import made_in_words
+    from glocal.report.comparison import made_in_words
 
     figures = {
         "examples": 4,

@@ -14,7 +14,7 @@ import glocal
 from glocal.cli import app as cli
 from glocal.core import locks
 from glocal.core.errors import GlocalError
-from glocal.report.layout import Column, lay_out, side_by_side
+from glocal.report.tables import Column, lay_out, side_by_side
 from glocal.runs import listing
 from glocal.runs import query as asking
 

@@ -1,4 +1,4 @@
-"""What made examples are good for: limits, who is touched, and the command from a run's folder."""
+"""What synthetic data is good for: limits, who is touched, and the command from a run's folder."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def same(a: Outcome, b: Outcome) -> bool:
 def test_a_warm_start_from_the_usual_start_is_a_cold_one(training: Training) -> None:
     found = uses.warm_start(training, training.task.params, more=1)
     assert list(found.after) == [1, 2]
-    assert all(same(use.without, use.found) for use in found.after.values())
+    assert all(same(use.without, use.with_it) for use in found.after.values())
     assert found.longer is not None
-    assert found.longer.found is found.after[2].found
-    assert not same(found.longer.without, found.longer.found), "a round more changes nothing?"
+    assert found.longer.with_it is found.after[2].with_it
+    assert not same(found.longer.without, found.longer.with_it), "a round more changes nothing?"
 
 
 def test_the_first_round_starts_at_what_was_trained_on_the_examples(
@@ -98,8 +98,8 @@ def test_the_first_round_starts_at_what_was_trained_on_the_examples(
     training.one_round(by_hand)
     from glocal.experiment.repeat import Trained, judge
 
-    assert same(judge(Trained(training, by_hand), training.fed)[0], found.after[1].found)
-    assert found.after[1].who == tuple(range(5))
+    assert same(judge(Trained(training, by_hand), training.fed)[0], found.after[1].with_it)
+    assert found.after[1].clients == tuple(range(5))
     alone = found.after[1].without
     figures = uses.figures(training.fed, found.after[1], alone)
     assert figures["after"] > figures["before"] + 0.1, "60 real digits are no head start?"
@@ -114,14 +114,14 @@ def test_without_a_pull_it_does_not_matter_whose_fisher_it_is(
 ) -> None:
     quick: dict[str, Any] = {"lr": 0.1, "max_epochs": 2}
     none = uses.with_public_fisher(here, given, *made, lam=0.0, **quick)
-    assert same(none.without, none.found)
+    assert same(none.without, none.with_it)
     some = uses.with_public_fisher(here, given, *made, lam=100.0, **quick)
-    assert not same(some.without, some.found)
+    assert not same(some.without, some.with_it)
     where, given_to = (here.task, here.fed, here.engine), partial(tree.row, given)
     own = after(*where, [ewc(100.0, **quick)], given_to, here.seed)
     assert same(some.without, own.outcome)
     public = after(*where, [ewc(100.0, fisher="public", **quick)], given_to, here.seed, public=made)
-    assert same(some.found, public.outcome)
+    assert same(some.with_it, public.outcome)
 
 
 def test_distillation_on_no_examples_is_the_plain_one(
@@ -129,9 +129,9 @@ def test_distillation_on_no_examples_is_the_plain_one(
 ) -> None:
     quick: dict[str, Any] = {"lr": 0.1, "max_epochs": 2}
     none = uses.distilled(here, given, *NOTHING, **quick)
-    assert same(none.without, none.found)
+    assert same(none.without, none.with_it)
     some = uses.distilled(here, given, *made, **quick)
-    assert not same(some.without, some.found)
+    assert not same(some.without, some.with_it)
     given_to = partial(tree.row, given)
     plain = after(here.task, here.fed, here.engine, [distill(**quick)], given_to, here.seed)
     assert same(some.without, plain.outcome)
@@ -170,22 +170,22 @@ def test_the_poor_are_those_below_the_median(here: Setup) -> None:
 def test_filling_up_with_nothing_is_being_alone(here: Setup, made: tuple[Tensor, Tensor]) -> None:
     alone = alone_of(ALONE)
     none = uses.fill_up(here, alone, *NOTHING)
-    assert none.who == (0, 1)
-    assert same(none.without, none.found)
+    assert none.clients == (0, 1)
+    assert same(none.without, none.with_it)
     assert uses.figures(here.fed, none, none.without)["verdict"] == "not shown"
-    nobody = uses.fill_up(here, alone, *made, who=())
-    assert same(nobody.without, nobody.found)
+    nobody = uses.fill_up(here, alone, *made, clients=())
+    assert same(nobody.without, nobody.with_it)
     assert uses.figures(here.fed, nobody, none.without) == {"clients": []}
     some = uses.fill_up(here, alone, *made)
-    assert [torch.equal(a, b) for a, b in zip(some.without.own, some.found.own, strict=True)][
+    assert [torch.equal(a, b) for a, b in zip(some.without.own, some.with_it.own, strict=True)][
         2:
     ] == [True] * 3
-    assert some.found.metrics["cross_entropy"][0] != some.without.metrics["cross_entropy"][0]
-    assert some.found.metrics["cross_entropy"][2:] == some.without.metrics["cross_entropy"][2:]
+    assert some.with_it.metrics["cross_entropy"][0] != some.without.metrics["cross_entropy"][0]
+    assert some.with_it.metrics["cross_entropy"][2:] == some.without.metrics["cross_entropy"][2:]
     found = uses.figures(here.fed, some, none.without)
     assert found["clients"] == ["0", "1"]
     for k, row in enumerate(found["each"]):
-        assert row["with"] == pytest.approx(float(some.found.own[k].mean()))
+        assert row["with"] == pytest.approx(float(some.with_it.own[k].mean()))
         assert row["without"] == pytest.approx(float(some.without.own[k].mean()))
         assert row["n_train"] == len(here.fed.train.of(k))
 
@@ -324,7 +324,7 @@ def test_hostile_examples_are_one_clear_line(
     ("words", "says"),
     [
         (["nowhere"], "there is no folder nowhere"),
-        (["fedavg"], "is of fedavg, which makes no examples"),
+        (["fedavg"], "is of fedavg, which makes no synthetic data"),
         (["run", "--uses", "warmstart"], "did you mean 'warm-start'"),
         (["run", "--rounds", "0"], "rounds must be an integer of 1 or more, not 0"),
         (["run", "--fill", "some"], "unknown --fill 'some'"),
@@ -347,7 +347,7 @@ def test_two_such_runs_and_other_data_are_refused(
 ) -> None:
     both = Path(shutil.copytree(compared, "both"))
     shutil.copytree(folder, both / "other")
-    assert "several runs in both made examples" in glocal("synthetic", "both")[2]
+    assert "several runs in both made synthetic data" in glocal("synthetic", "both")[2]
     settings = folder / "settings.toml"
     text = settings.read_text()
     settings.write_text(text.replace("clients = 5", "clients = 4", 1))
@@ -358,9 +358,9 @@ def test_two_such_runs_and_other_data_are_refused(
 
 def test_clients_adapt_with_a_public_file(glocal: Command, folder: Path, compared: Path) -> None:
     """The command hands the very examples on: the figures are those of the same call in Python."""
-    from glocal.cli.commands.adapt import adapted
     from glocal.core.progress import silent
     from glocal.runs.restore import restore
+    from glocal.studies.adaptation import adapted
 
     by, file = "ewc(100, fisher=public, lr=0.1, max_epochs=2)", folder / "synthetic.safetensors"
     fedavg = str(compared / "fedavg")

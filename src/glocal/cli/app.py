@@ -6,24 +6,28 @@ import errno
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import click
 import typer
 
-from glocal.cli.commands import studies
+from glocal import report, studies
+from glocal.cli.commands import studies as study
 from glocal.cli.commands.adapt import adapt
 from glocal.cli.commands.fairness import fairness
 from glocal.cli.commands.newcomer import newcomer
-from glocal.cli.commands.privacy import BareJson, privacy
+from glocal.cli.commands.privacy import privacy
 from glocal.cli.commands.resume import resume
 from glocal.cli.commands.robustness import robustness
 from glocal.cli.commands.runs import runs
 from glocal.cli.commands.synthetic import synthetic
 from glocal.cli.commands.training import train
-from glocal.cli.options import Json, Out, typed, with_settings
+from glocal.cli.options import Out, typed, with_settings
+from glocal.cli.output import BareJson, Json, deliver
 from glocal.core.errors import GlocalError, Interrupted
+from glocal.core.progress import reporter
 from glocal.experiment.config import DEFAULT_COMPARISON, Config
 
 app = typer.Typer(
@@ -36,7 +40,7 @@ app = typer.Typer(
     "every client against the model it could train alone.",
 )
 
-app.add_typer(studies.app, name="study")
+app.add_typer(study.app, name="study")
 
 
 def _version(asked: bool) -> None:
@@ -140,9 +144,7 @@ def run(
 @app.command()
 def methods() -> None:
     """List methods, what can be joined to them, and models, with their settings."""
-    from glocal.report.tables import list_methods
-
-    list_methods()
+    report.catalogue.list_methods()
 
 
 @app.command()
@@ -160,12 +162,10 @@ def data(
 
       glocal data digits --partition 'classes(2)'
     """
-    from glocal.report.tables import draw_federation, list_data
-
     if name is None:
-        list_data()
+        report.catalogue.list_data()
     else:
-        draw_federation(replace(config, data=name).federation())
+        report.catalogue.draw_federation(replace(config, data=name).federation())
 
 
 @app.command()
@@ -177,12 +177,11 @@ def bench(
 
     All in one run; medians of interleaved repeats, in milliseconds.
     """
-    from glocal.report.tables import bench_table
-
     if repeats < 1:
         raise GlocalError(f"repeats must be 1 or more, not {repeats}.")
-    check_json(json)
-    bench_table(repeats, json)
+    with reporter(None) as progress:
+        result = studies.bench.run_bench(repeats=repeats, progress=progress)
+    deliver(result, json, partial(report.catalogue.show_bench, result))
 
 
 app.command()(resume)
@@ -243,18 +242,6 @@ def _defect(error: Exception) -> int:
         "set GLOCAL_DEBUG=1 and run again to see where, and please report it.",
         1,
     )
-
-
-def check_json(json: Path | None) -> None:
-    """Before anything is trained: can that file be written?"""
-    if json is None or str(json) == "-":
-        return
-    if json.is_dir():
-        raise GlocalError(f"--json {json} is a folder: give the name of a file.")
-    if not json.absolute().parent.is_dir():
-        raise GlocalError(
-            f"the folder of --json {json} does not exist: make it, or choose another."
-        )
 
 
 def _say(message: str, code: int) -> int:

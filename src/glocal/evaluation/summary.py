@@ -69,7 +69,7 @@ def pool_is_valid(fed: Federation) -> bool:
 def client_table(trials: Sequence[Trial]) -> Table:
     """One row for each client."""
     pooled = pool_is_valid(trials[0].fed)
-    weights = [_weights(t.fed) for t in trials] if pooled else []
+    weights = [label_weights(t.fed) for t in trials] if pooled else []
     rows = Table()
     fed = trials[0].fed
     counts = [s.counts().tolist() for s in (fed.train, fed.val, fed.test)]
@@ -116,7 +116,7 @@ def accuracies(trial: Trial) -> list[float]:
     """Each client's accuracy in one repeat, by the pooled estimate where it is valid."""
     if not pool_is_valid(trial.fed):
         return [float(own.mean()) for own in trial.outcome.own]
-    return [float(x) for x in (_pool(trial.outcome).double() * _weights(trial.fed)).sum(1)]
+    return [float(x) for x in (_pool(trial.outcome).double() * label_weights(trial.fed)).sum(1)]
 
 
 def against(run: dict[str, Any], other: dict[str, Any], level: float = 0.90) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def verdict_counts(verdicts: Sequence[str]) -> dict[str, int]:
     return {name.replace(" ", "_"): verdicts.count(name) for name in VERDICTS}
 
 
-def _weights(fed: Federation) -> Tensor:
+def label_weights(fed: Federation) -> Tensor:
     """[clients, pooled examples]: what each pooled test example counts for, for each client."""
     y = fed.y[fed.test.rows].cpu()
     return torch.stack([paired_test.pool_weights(y, _labels(fed, k, y)) for k in range(len(fed))])

@@ -1,1 +1,28 @@
-"""Results as people read them: tables and figures."""
+"""Results as people read them: tables and figures, a file for each subject.
+
+Modules are imported when they are first used, so that the command line need not wait for torch.
+"""
+
+# ruff: noqa: F401
+from typing import TYPE_CHECKING
+
+from glocal.core.lazy import submodules
+
+if TYPE_CHECKING:
+    from glocal.report import (
+        adaptation,
+        canvas,
+        catalogue,
+        comparison,
+        decisions,
+        fairness,
+        newcomer,
+        privacy,
+        robustness,
+        run_listing,
+        studies,
+        synthetic,
+        tables,
+    )
+
+__getattr__ = submodules(__name__)

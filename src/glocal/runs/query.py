@@ -15,6 +15,7 @@ from typing import Any
 
 from glocal.core.errors import GlocalError, unknown
 from glocal.experiment.config import Config
+from glocal.experiment.result_files import SCHEMA
 from glocal.runs.listing import FIGURES, STATES, Listed
 
 Condition = Callable[[Listed], bool]
@@ -27,6 +28,22 @@ def names(runs: Iterable[Listed]) -> set[str]:
     """What can be asked by: every setting there is or was, and every figure."""
     settings = {f.name for f in dataclasses.fields(Config)}
     return settings.union({"method", *FIGURES}, *(run.settings for run in runs))
+
+
+def select(
+    runs: Sequence[Listed],
+    *,
+    method: str | None = None,
+    data: str | None = None,
+    state: str | None = None,
+    where: Iterable[str] = (),
+) -> list[Listed]:
+    """The runs for which everything holds that is asked for."""
+    conditions = [condition(text, names(runs)) for text in where]
+    conditions += [of_method(method)] if method is not None else []
+    conditions += [on_data(data)] if data is not None else []
+    conditions += [in_state(state)] if state is not None else []
+    return [run for run in runs if all(holds(run) for holds in conditions)]
 
 
 def of_method(pattern: str) -> Condition:
@@ -52,7 +69,7 @@ def in_state(state: str) -> Condition:
     return lambda run: run.state == state
 
 
-def where(text: str, known: set[str]) -> Condition:
+def condition(text: str, known: set[str]) -> Condition:
     """A condition as typed, such as ``rounds=50``."""
     parts = re.fullmatch(r"\s*([\w-]+)\s*(<=|>=|!=|==?|<|>)\s*(.*?)\s*", text, re.DOTALL)
     if parts is None:
@@ -103,6 +120,28 @@ def ordered(runs: Iterable[Listed], key: str, *, reverse: bool = False) -> list[
 
     first.sort(key=place, reverse=(name in MOST_FIRST) != reverse)
     return first + last
+
+
+def listed(runs: Sequence[Listed]) -> dict[str, Any]:
+    """The runs as plain data."""
+    return {"schema": SCHEMA, "runs": [run.as_json() for run in runs]}
+
+
+def compared(runs: Sequence[Listed]) -> dict[str, Any]:
+    """The runs, each with a letter or number, in what they differ, and what forbids comparing."""
+    if len(runs) < 2:
+        raise GlocalError(
+            f"there {'is one run' if runs else 'are no runs'} to compare here: give the folders "
+            "of two or more."
+        )
+    labels = [chr(65 + i) if len(runs) <= 26 else str(i + 1) for i in range(len(runs))]
+    found = [{**run.as_json(), "label": label} for run, label in zip(runs, labels, strict=True)]
+    return {
+        **listed(runs),
+        "runs": found,
+        "differing": differing(runs),
+        "incomparable": incomparable(runs, labels),
+    }
 
 
 def differing(runs: Sequence[Listed]) -> dict[str, list[str]]:

@@ -1,5 +1,32 @@
-"""Studies: what happens between all-local and all-global, drawn from trained models.
+"""Studies: one question a file, answered by a function that trains what it needs.
 
-Each file is one question, answered by a pure function of a federation that returns plain data
-(dicts, lists and numbers, as ``--json`` writes them); :mod:`glocal.report.figures` draws it.
+Each returns plain data (dicts, lists and numbers, as ``--json`` writes them), which
+:mod:`glocal.report` shows and draws. Modules are imported when they are first used, so that the
+command line need not wait for torch.
 """
+
+# ruff: noqa: F401
+from typing import TYPE_CHECKING
+
+from glocal.core.lazy import submodules
+
+if TYPE_CHECKING:
+    from glocal.studies import (
+        adaptation,
+        bench,
+        curve,
+        decisions,
+        fairness,
+        interpolation,
+        landscape,
+        mixture_curve,
+        newcomer,
+        noise,
+        privacy_plan,
+        repeats,
+        robustness,
+        split_sweep,
+        synthetic_run,
+    )
+
+__getattr__ = submodules(__name__)

@@ -113,7 +113,9 @@ def render(result: dict[str, Any]) -> list[tuple[str, ...]]:
     """A row of text for each case, under :data:`HEADER`."""
     rows = []
     for case in result["cases"]:
-        loop, sequential, vectorised, auto = (case[f"{who}_ms"] for who in CONTESTANTS)
+        loop, sequential, vectorised, auto = (
+            case[f"{contestant}_ms"] for contestant in CONTESTANTS
+        )
         best = min(loop, sequential, vectorised)
         rows.append(
             (
@@ -149,27 +151,27 @@ def _measure(
         engine = engines.Vectorised(compiled=True)
         rounds["compiled"] = engine_round(case, task, fed, key, engine)
     ends, first = {}, {}
-    for who, one_round in rounds.items():  # the warm-up
+    for contestant, one_round in rounds.items():  # the warm-up
         began = time.perf_counter()
-        ends[who] = one_round()
-        first[who] = time.perf_counter() - began
+        ends[contestant] = one_round()
+        first[contestant] = time.perf_counter() - began
     losses, difference = same_work(case, task, fed, ends)
     tick(1)
-    times: dict[str, list[float]] = {who: [] for who in rounds}
+    times: dict[str, list[float]] = {contestant: [] for contestant in rounds}
     for r in range(repeats):
-        for who, one_round in rounds.items():
+        for contestant, one_round in rounds.items():
             began = time.perf_counter()
             one_round()
-            times[who].append(time.perf_counter() - began)
+            times[contestant].append(time.perf_counter() - began)
         tick(r + 2)
     return {
         "name": case.name,
         "case": str(case),
         "parameters": sum(p.numel() for p in module.parameters()),
-        **{f"{who}_ms": 1e3 * statistics.median(times[who]) for who in rounds},
+        **{f"{contestant}_ms": 1e3 * statistics.median(times[contestant]) for contestant in rounds},
         **({"compiled_first_s": first["compiled"]} if compiled else {}),
         "auto": auto.name,
-        **{f"loss_{who}": loss for who, loss in losses.items()},
+        **{f"loss_{contestant}": loss for contestant, loss in losses.items()},
         "difference": difference,
     }
 
@@ -275,16 +277,16 @@ def same_work(
     """Everybody's loss on all data after the round, and the largest difference of a parameter."""
     with torch.no_grad():
         losses = {
-            who: float(cross_entropy(task.predict(params, fed.x), fed.y).mean())
-            for who, params in ends.items()
+            contestant: float(cross_entropy(task.predict(params, fed.x), fed.y).mean())
+            for contestant, params in ends.items()
         }
     widest = 0.0
-    for who, params in ends.items():
+    for contestant, params in ends.items():
         gaps = [float((params[k] - v).abs().max()) for k, v in ends["loop"].items()]
         # Written so that a loss or a parameter that is not a number fails too.
-        if not (max(gaps) <= tolerance and abs(losses[who] - losses["loop"]) <= TOLERANCE):
+        if not (max(gaps) <= tolerance and abs(losses[contestant] - losses["loop"]) <= TOLERANCE):
             raise RuntimeError(
-                f"{case.name}: {who} ends at loss {losses[who]:.6f} and the loop at "
+                f"{case.name}: {contestant} ends at loss {losses[contestant]:.6f} and the loop at "
                 f"{losses['loop']:.6f}, parameters up to {max(gaps):.1e} apart: they did not do "
                 "the same work, so their times say nothing."
             )

@@ -1,4 +1,4 @@
-"""A family of models from one end (0) to the other (1), looked at on a grid of points between.
+"""A family of models from one end (0) to the other (1), evaluated on a grid of points between.
 
 Each client picks its point on its own validation data, which is little; so beside that there is one
 point for everybody, picked on the mean of all clients' validation accuracies. What it would have
@@ -9,6 +9,7 @@ were made so.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import fmean as mean
 from typing import Any
 
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch import Tensor
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
 from glocal.studies.repeats import interval
-from glocal.studies.scoring import Examples, Scores, best, mean, own, scores, tested
+from glocal.studies.scoring import Examples, Scores, best, own, scores, tested
 
 GRID = tuple(i / 10 for i in range(11))
 
@@ -56,8 +57,8 @@ def along(
     }
 
 
-def _means(found: Sequence[Scores]) -> dict[str, list[float]]:
-    return {m: [mean(s[m]) for s in found] for m in SHOWN}
+def _means(points: Sequence[Scores]) -> dict[str, list[float]]:
+    return {m: [mean(s[m]) for s in points] for m in SHOWN}
 
 
 def over_repeats(curves: Sequence[dict[str, Any]], grid: Sequence[float]) -> dict[str, Any]:

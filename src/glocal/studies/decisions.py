@@ -41,7 +41,7 @@ from glocal.methods.support.loss_responses import TRANSFORMS, check_transform, r
 from glocal.slots.client import Local
 from glocal.slots.weighting import losses
 from glocal.studies.regret import best_fixed, decision_loss, regret
-from glocal.studies.repeats import about, interval
+from glocal.studies.repeats import about, interval, unique_specs
 from glocal.training.loop import Progress, Training
 from glocal.training.sampling import Fraction
 
@@ -58,7 +58,7 @@ class Game:
 
 @dataclass(frozen=True)
 class Seen:
-    """A training as it was looked at: T rounds of K clients."""
+    """A training as it was observed: T rounds of K clients."""
 
     p: Tensor
     """[T + 1, K]: the weights that stood before each round, and after the last."""
@@ -74,29 +74,24 @@ def decisions(
     *,
     response: str = "normal",
     report: Report = silent,
-    **arguments: Any,
+    **settings: Any,
 ) -> dict[str, Any]:
-    """Train ``method`` and add up what its decisions cost.
+    """Train ``method``, a spec that follows losses or any other, and add up what it decides.
 
-    Args:
-        fed: Whose data.
-        method: A spec; one that follows losses, or any other to compare with.
-        response: The transform by which methods without one of their own are judged.
-        report: Told of progress.
-        arguments: For :func:`glocal.fit`.
+    ``response`` is the transform by which methods without one of their own are evaluated.
     """
-    order = Config(**arguments)
+    config = Config(**settings)
     seen = []
-    for r in range(order.repeats):
-        here = setups.make(order, fed, r)
-        training = _training(order, method, here)
+    for r in range(config.repeats):
+        setup = setups.make(config, fed, r)
+        training = _training(config, method, setup)
         game = game_of(method, response, training)
-        with here.threads():
-            tick = partial(report, title(order, method, r))
-            seen.append(watch(training, training.begin(here.task.params), tick))
+        with setup.threads():
+            tick = partial(report, title(config, method, r))
+            seen.append(watch(training, training.begin(setup.task.params), tick))
     return {
         "study": "decisions",
-        **about(fed, order.repeats, arguments),
+        **about(fed, settings),
         "method": method,
         "transform": game.transform,
         "high": game.high,
@@ -106,10 +101,30 @@ def decisions(
     }
 
 
-def check(fed: Federation, method: str, *, response: str = "normal", **arguments: Any) -> None:
-    """Refuse, before anything is trained, what :func:`decisions` would refuse."""
-    order = Config(**arguments)
-    game_of(method, response, _training(order, method, setups.make(order, fed, 0)))
+def decisions_of(
+    methods: Sequence[str] | None,
+    fed: Federation,
+    default: Callable[[bool], list[str]],
+    *,
+    report: Report = silent,
+    response: str = "normal",
+    **settings: Any,
+) -> list[dict[str, Any]]:
+    """The decisions of each method; all methods are checked before one trains.
+
+    ``default`` gives the methods where none are named, for all clients in every round or not.
+    """
+    fraction, sampled = settings.get("fraction", 1.0), settings.get("sampled")
+    specs = unique_specs(methods or default(everybody(len(fed), fraction, sampled)))
+    for spec in specs:
+        check(fed, spec, response=response, **settings)
+    return [decisions(fed, m, response=response, report=report, **settings) for m in specs]
+
+
+def check(fed: Federation, method: str, *, response: str = "normal", **settings: Any) -> None:
+    """Raise, before anything is trained, if :func:`decisions` could not be taken."""
+    config = Config(**settings)
+    game_of(method, response, _training(config, method, setups.make(config, fed, 0)))
 
 
 def by_transform(everybody: bool) -> list[str]:
@@ -148,12 +163,12 @@ def game_of(method: str, response: str, training: Training) -> Game:
     return Game(response, 1 / K if C == 1 else C, None)
 
 
-def _training(order: Config, method: str, here: Setup) -> Training:
-    """What is to be watched; refuses what has no decisions, or some that nobody can know."""
+def _training(config: Config, method: str, setup: Setup) -> Training:
+    """The training to observe; raises if it has no decisions, or some that nobody can know."""
     runner = runner_of(method, method)
     if isinstance(runner, LocalOnly):
         raise GlocalError("local has no server and decides nothing: leave it out.")
-    training = runner.check(order, here)
+    training = runner.check(config, setup)
     for weights in (stage.method.weights for stage in runner.plan.stages):
         if weights.standing is None and training.setting.fraction < 1:
             weights.weigh(weights.init(training.setting), _uplink(training, None, _Unsent()))
@@ -161,7 +176,7 @@ def _training(order: Config, method: str, here: Setup) -> Training:
 
 
 class _Unsent(dict[str, Tensor]):
-    """The updates of clients that did not train: who asks for them is refused."""
+    """The updates of clients that did not train: asking for them raises."""
 
     def items(self) -> Any:
         raise GlocalError(
@@ -175,7 +190,7 @@ def watch(
     progress: Progress,
     tick: Callable[[int, int], None] = lambda done, total: None,
 ) -> Seen:
-    """All rounds that are left, looked at; they come out as they would have."""
+    """Train all rounds that are left and observe them; they come out as they would have."""
     p, F, mean = [_standing(training, progress)], [], []
     while progress.round < training.rounds:
         F.append(_losses(training, progress))
@@ -248,14 +263,14 @@ def _looking(local: Local) -> Local:
 def _sums(seen: list[Seen], game: Game) -> dict[str, Any]:
     """Over rounds, in each repeat."""
     objective, suffered, best, regrets, heaviest = [], [], [], [], []
-    for one in seen:
-        p, rounds = one.p[:-1], zip(one.F, one.mean, strict=True)
+    for training in seen:
+        p, rounds = training.p[:-1], zip(training.F, training.mean, strict=True)
         r = torch.stack([responses(F, game.transform, game.high, mean) for F, mean in rounds])
-        objective.append((p * one.F).sum(1).cumsum(0))
+        objective.append((p * training.F).sum(1).cumsum(0))
         suffered.append(float(decision_loss(p, r).sum()))
         best.append(float(decision_loss(best_fixed(r), r).sum()))
         regrets.append(regret(p, r))
-        heaviest.append(float(one.p[-1].max()))
+        heaviest.append(float(training.p[-1].max()))
     return {
         "objective": interval([float(x[-1]) for x in objective]),
         "decision_loss": interval(suffered),
@@ -269,12 +284,12 @@ def _sums(seen: list[Seen], game: Game) -> dict[str, Any]:
     }
 
 
-def _clients(one: Seen, names: Sequence[str]) -> dict[str, Any]:
+def _clients(training: Seen, names: Sequence[str]) -> dict[str, Any]:
     """Who counted how much in the first repeat, and for what loss."""
-    loss, weight = one.F.mean(0), one.p[1:].mean(0)
+    loss, weight = training.F.mean(0), training.p[1:].mean(0)
     return {
         "names": list(names),
-        "weights": one.p[1:].tolist(),
+        "weights": training.p[1:].tolist(),
         "client_loss": loss.tolist(),
         "rank_correlation": rank_correlation(loss.tolist(), weight.tolist()),
     }

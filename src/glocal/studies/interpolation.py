@@ -2,14 +2,14 @@
 
 Liang et al., *Think locally, act globally*, 2020, section 4, study f_α = α f_local + (1 − α) f_glob
 of linear models, in which mixing weights and mixing predictions are the same. In deep networks
-they are not, so both are looked at along α ∈ {0, .1, …, 1}:
+they are not, so both are evaluated along α ∈ {0, .1, …, 1}:
 
     weights:      the model α · w_i + (1 − α) · w,
     predictions:  the probabilities α · p_{w_i} + (1 − α) · p_w.
 
 α = 0 is the global model, α = 1 the client's own. :mod:`glocal.studies.linear_teacher` has the
-theory. A yardstick's model was itself chosen on the client's validation data, so there it looks
-better than it is, and clients that pick α on the same data lean towards it.
+theory. A local baseline's model was itself chosen on the client's validation data, so there it
+looks better than it is, and clients that pick α on the same data lean towards it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from glocal.core.errors import GlocalError
 from glocal.core.progress import Report, silent
 from glocal.core.types import Params
 from glocal.data.federation import Federation
-from glocal.experiment.fit import fit
 from glocal.methods.apfl import mix
 from glocal.studies.curve import GRID, along, check_grid, over_repeats
-from glocal.studies.repeats import UNUSED, about, client_models, finished, repeats_of
-from glocal.studies.scoring import Examples, answers
+from glocal.studies.repeats import about, client_models, finished, repeats_of
+from glocal.studies.scoring import Examples, logits_of
 from glocal.training.loop import Training
 
 
@@ -39,47 +38,35 @@ def interpolate(
     local: str = "local",
     together: str = "fedavg",
     grid: Sequence[float] = GRID,
-    repeats: int = 1,
-    seed: int = 0,
     report: Report = silent,
-    **arguments: Any,
+    **settings: Any,
 ) -> dict[str, Any]:
-    """The two curves from the global model to each client's own.
+    """The two curves from the global model to each client's own, at the α of ``grid``.
 
-    Args:
-        fed: Whose data.
-        local: How clients train alone: the yardstick, with its own initialisation, or
-            ``fedavg(shared=nothing)``, from the same one as the global model.
-        together: A method with one model for everyone.
-        grid: The values of α.
-        repeats: How many splits and seeds.
-        seed: Of the first.
-        report: Told of progress.
-        arguments: For :func:`glocal.fit`.
+    ``local`` says how clients train alone: the local baseline, with its own initialisation, or
+    ``fedavg(shared=nothing)``, from the same one as the global model. ``together`` is a method with
+    one model for everyone.
     """
     grid = check_grid(grid, "alpha")
     curves: dict[str, list[dict[str, Any]]] = {"weights": [], "predictions": []}
-    for part, own_seed in repeats_of(fed, repeats, seed):
-        settings = {**arguments, "seed": own_seed, "progress": report}
-        alone = fit(local, part, **{**settings, "baseline": UNUSED})
-        yardstick = local if alone.is_baseline else UNUSED
-        run = fit(together, part, **{**settings, "baseline": yardstick})
+    for _, train in repeats_of(fed, settings, report):
+        alone, run = train(local), train(together)
         done = finished(run)
         if not done.training.one_for_all(done.progress):
             raise GlocalError(
                 f"{together} has a model for each client: to interpolate, the global one must be "
                 "the same for all, as of fedavg."
             )
-        found = interpolated(done.training, client_models(alone), run.model, grid)
-        for kind, curve in found.items():
+        both = interpolated(done.training, client_models(alone), run.model, grid)
+        for kind, curve in both.items():
             curves[kind].append(curve)
     return {
         "study": "interpolation",
-        **about(fed, repeats, arguments),
+        **about(fed, settings),
         "local": local,
         "global": together,
         "grid": list(grid),
-        **{kind: over_repeats(found, grid) for kind, found in curves.items()},
+        **{kind: over_repeats(parts, grid) for kind, parts in curves.items()},
     }
 
 
@@ -91,11 +78,11 @@ def interpolated(
     spread = tree.map(lambda x: x.expand(count, *x.shape), everyone)
 
     def by_weights(alpha: float, examples: Examples) -> Tensor:
-        return answers(training, mix(own, spread, alpha), examples)
+        return logits_of(training, mix(own, spread, alpha), examples)
 
     @cache
     def ends(examples: Examples) -> tuple[Tensor, Tensor]:
-        both = (answers(training, models, examples) for models in (own, spread))
+        both = (logits_of(training, models, examples) for models in (own, spread))
         p, q = (logits.double().softmax(-1) for logits in both)
         return p, q
 

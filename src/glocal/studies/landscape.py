@@ -28,11 +28,10 @@ from glocal.core.types import Params
 from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
 from glocal.engines.base import CohortRound
-from glocal.experiment.fit import fit
 from glocal.experiment.repeat import Trained
 from glocal.experiment.run import Run
 from glocal.studies.mixture_curve import OWN, ends
-from glocal.studies.repeats import UNUSED, about, finished, seed_of
+from glocal.studies.repeats import about, finished, repeats_of, seed_of
 from glocal.training.loop import WORK, Training
 
 CHUNK_BYTES = 1 << 28
@@ -106,9 +105,8 @@ def landscape(
     points: str = "clients",
     size: int = 25,
     margin: float = 0.35,
-    seed: int = 0,
     report: Report = silent,
-    **arguments: Any,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Losses and accuracies on a square grid around three models, and the barriers between them.
 
@@ -119,34 +117,33 @@ def landscape(
             the two would send next); ``seeds``: the server's model from three seeds.
         size: Points on a side of the grid.
         margin: How far the grid reaches beyond the models, as a share of their extent.
-        seed: Of the first training.
         report: Told of progress.
-        arguments: For :func:`glocal.fit`.
+        settings: Those of :func:`glocal.fit`, without repeats.
     """
     positive_integers(size=size)
     if points not in POINTS:
         raise GlocalError(f"points must be clients or seeds, not {points!r}.")
-    settings = {**arguments, "progress": report, "baseline": UNUSED}
-    run = fit(method, fed, **settings, seed=seed)
+    ((_, train),) = repeats_of(fed, {**settings, "repeats": 1}, report)
+    run = train(method)
     training = finished(run).training
     if points == "clients":
         models, names = _clients(run)
     else:
-        others = (fit(method, fed, **settings, seed=seed_of(seed, r)) for r in (1, 2))
-        models = [run.model, *(other.model for other in others)]
+        seeds = (seed_of(settings.get("seed", 0), r) for r in (1, 2))
+        models = [run.model, *(train(method, seed=seed).model for seed in seeds)]
         names = ["seed 1", "seed 2", "seed 3"]
     flat = plane(*models)
     xs, ys = _square(flat.points, size, margin)
     grid = torch.cartesian_prod(ys, xs).flip(1)
     loss, accuracy = measured(training, flat, grid)
-    own = measured(training, flat, torch.tensor(flat.points, dtype=torch.float64))
+    at_models = measured(training, flat, torch.tensor(flat.points, dtype=torch.float64))
     return {
         "study": "landscape",
-        **about(fed, 1, arguments),
+        **about(fed, {**settings, "repeats": 1}),
         "method": method,
         "points": [
             {"name": n, "x": x, "y": y, "loss": float(a), "accuracy": float(b)}
-            for n, (x, y), a, b in zip(names, flat.points, *own, strict=True)
+            for n, (x, y), a, b in zip(names, flat.points, *at_models, strict=True)
         ],
         "edges": _edges(training, flat, names),
         "x": xs.tolist(),
@@ -169,12 +166,12 @@ def _square(points: Sequence[tuple[float, float]], size: int, margin: float) -> 
 
 def _edges(training: Training, flat: Plane, names: Sequence[str]) -> list[dict[str, Any]]:
     t = torch.linspace(0, 1, EDGE, dtype=torch.float64).unsqueeze(-1)
-    found = []
+    edges = []
     for i, j in ((0, 1), (0, 2), (1, 2)):
         a, b = (torch.tensor(flat.points[k], dtype=torch.float64) for k in (i, j))
         loss, accuracy = measured(training, flat, (1 - t) * a + t * b)
         chord = (1 - t[:, 0]) * loss[0] + t[:, 0] * loss[-1]
-        found.append(
+        edges.append(
             {
                 "between": [names[i], names[j]],
                 "distance": float((a - b).norm()),
@@ -183,7 +180,7 @@ def _edges(training: Training, flat: Plane, names: Sequence[str]) -> list[dict[s
                 "accuracy": accuracy.tolist(),
             }
         )
-    return found
+    return edges
 
 
 def _clients(run: Run) -> tuple[list[Params], list[str]]:
@@ -195,13 +192,13 @@ def _clients(run: Run) -> tuple[list[Params], list[str]]:
     ids = torch.argsort(fed.train.counts(), descending=True, stable=True)[:2]
     name, _, kwargs = parse_call(split_plus(run.method)[0])
     if name in OWN and "shared" not in kwargs:
-        own = tree.row(ends(run)[1], ids)
+        theirs = tree.row(ends(run)[1], ids)
     elif done.training.one_for_all(done.progress):
-        own = _sent_next(done, ids)
+        theirs = _sent_next(done, ids)
     else:
-        own = tree.row(done.models(), ids)
+        theirs = tree.row(done.models(), ids)
     names = ["server", *(f"client {fed.names[int(i)]}" for i in ids)]
-    return [run.model, tree.row(own, 0), tree.row(own, 1)], names
+    return [run.model, tree.row(theirs, 0), tree.row(theirs, 1)], names
 
 
 def _sent_next(done: Trained, ids: Tensor) -> Params:

@@ -2,7 +2,7 @@
 
 Hahn, Jeong, Lee: *Connecting low-loss subspace for personalized federated learning*, KDD 2022
 (figure 2.5 in the first author's dissertation). Clients of SuPerFed and APFL keep a model of their
-own, l_i and v_i, beside the received w. Along λ ∈ {0, .1, …, 1} each is judged by
+own, l_i and v_i, beside the received w. Along λ ∈ {0, .1, …, 1} each is evaluated with
 
     (1 − λ) w + λ l_i        (λ = 0: the received model; λ = 1: the client's own),
 
@@ -26,12 +26,12 @@ from glocal.core.progress import Report, silent
 from glocal.core.spec import parse_call, split_plus
 from glocal.core.types import Params
 from glocal.data.federation import Federation
-from glocal.experiment.fit import fit
 from glocal.experiment.run import Run
 from glocal.methods.apfl import mix
 from glocal.studies.curve import GRID, along, check_grid, over_repeats
-from glocal.studies.repeats import UNUSED, about, finished, repeats_of
-from glocal.studies.scoring import Examples, answers
+from glocal.studies.repeats import about, finished, repeats_of
+from glocal.studies.scoring import Examples, logits_of
+from glocal.training.loop import Training
 
 OWN = {"apfl": "v", "superfed-lm": "l", "superfed-mm": "l"}
 """What each method calls the client's own model."""
@@ -42,44 +42,34 @@ def mixture_curve(
     method: str = "superfed-mm",
     *,
     grid: Sequence[float] = GRID,
-    repeats: int = 1,
-    seed: int = 0,
     report: Report = silent,
-    **arguments: Any,
+    **settings: Any,
 ) -> dict[str, Any]:
-    """Accuracy, loss and ECE along λ, on validation and on test data.
+    """Accuracy, loss and ECE along λ ∈ ``grid``, on validation and on test data.
 
-    Args:
-        fed: Whose data.
-        method: ``superfed-mm``, ``superfed-lm`` or ``apfl``, with settings.
-        grid: The values of λ.
-        repeats: How many splits and seeds.
-        seed: Of the first.
-        report: Told of progress.
-        arguments: For :func:`glocal.fit`.
+    ``method`` is ``superfed-mm``, ``superfed-lm`` or ``apfl``, with settings of its own.
     """
     grid = check_grid(grid, "lam")
-    own_name(method)  # refuses at the door
+    own_name(method)  # raises before anything is trained
     curves = []
-    for part, own_seed in repeats_of(fed, repeats, seed):
-        settings = {**arguments, "seed": own_seed, "progress": report, "baseline": UNUSED}
-        run = fit(method, part, **settings)
+    for _, train in repeats_of(fed, settings, report):
+        run = train(method)
         training = finished(run).training
         received, own = ends(run)
 
-        def logits(
+        def mixed(
             lam: float,
             examples: Examples,
-            training: Any = training,
+            training: Training = training,
             received: Params = received,
             own: Params = own,
         ) -> Tensor:
-            return answers(training, mix(own, received, lam), examples)
+            return logits_of(training, mix(own, received, lam), examples)
 
-        curves.append(along(logits, training.fed, grid))
+        curves.append(along(mixed, training.fed, grid))
     return {
         "study": "mixture",
-        **about(fed, repeats, arguments),
+        **about(fed, settings),
         "method": method,
         "grid": list(grid),
         **over_repeats(curves, grid),

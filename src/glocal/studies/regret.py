@@ -1,4 +1,4 @@
-"""Fair aggregation judged as a game: what decisions cost, and against the best one in hindsight.
+"""Fair aggregation as a game: what decisions cost, and against the best one in hindsight.
 
 A decision p meets a response r and suffers ``−log(1 + ⟨p, r⟩)``. The regret of a sequence is what
 it suffered more than the best fixed p would have, known only afterwards.

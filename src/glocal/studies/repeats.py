@@ -2,16 +2,19 @@
 
 Repeat r is the one that ``fit(repeats=…)`` would run as its r-th: the r-th fold of the federation
 (test sets do not overlap while there are folds) with a seed of its own. A study needs each
-repeat by itself, to say how much of what it shows is chance.
+repeat by itself, to say how much of what it shows is chance. The ``settings`` of a study are those
+of :func:`glocal.fit`, ``repeats`` and ``seed`` among them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from glocal.core import rng
 from glocal.core.errors import GlocalError
+from glocal.core.progress import Report
 from glocal.core.types import Params
 from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
@@ -19,18 +22,27 @@ from glocal.evaluation.intervals import student
 from glocal.experiment.fit import fit
 from glocal.experiment.repeat import Trained
 from glocal.experiment.run import Run
+from glocal.methods import resolve
 
 UNUSED = "local(lr=0.1, max_epochs=1)"
-"""A yardstick that costs nothing, for studies in which nobody is set against one."""
+"""A local baseline that costs nothing, for studies in which nobody is set against one."""
 
 LEVEL = 0.90
 
+Train = Callable[..., Run]
+"""A method, and settings that differ from the study's, to a run of one repeat."""
 
-def repeats_of(fed: Federation, repeats: int, seed: int) -> Iterator[tuple[Federation, int]]:
-    """Each repeat's federation and seed; the first is the caller's own."""
+
+def repeats_of(
+    fed: Federation, settings: Mapping[str, Any], report: Report, baseline: Any = UNUSED
+) -> Iterator[tuple[Federation, Train]]:
+    """Each repeat's federation, and how to train on it; the first is the caller's own."""
+    repeats, seed = settings.get("repeats", 1), settings.get("seed", 0)
     positive_integers(repeats=repeats)
+    given = {**settings, "repeats": 1, "progress": report, "baseline": baseline}
     for r in range(repeats):
-        yield fed.fold(r) if r else fed, seed_of(seed, r)
+        part = fed.fold(r) if r else fed
+        yield part, partial(fit, fed=part, **{**given, "seed": seed_of(seed, r)})
 
 
 def seed_of(seed: int, repeat: int) -> int:
@@ -42,6 +54,16 @@ def interval(values: Sequence[float]) -> dict[str, Any]:
     """Mean over repeats and a t interval at 90 %; one repeat says nothing about the spread."""
     mean, low, high = student(values, LEVEL)
     return {"mean": mean, "low": low, "high": high, "values": list(values)}
+
+
+def unique_specs(specs: Iterable[str]) -> list[str]:
+    """The specs, once each; raises, before anything is trained, if one names no method."""
+    once = list(dict.fromkeys(specs))
+    if not once:
+        raise GlocalError("give at least one method.")
+    for spec in once:
+        resolve(spec)
+    return once
 
 
 def finished(run: Run) -> Trained:
@@ -62,17 +84,12 @@ def client_models(run: Run) -> Params:
     return finished(run).models()
 
 
-def workbench(fed: Federation, **arguments: Any) -> Trained:
-    """Task and engine as a fit would have them, for models that come without (one round)."""
-    return finished(fit("fedavg", fed, **{**arguments, "rounds": 1}))
-
-
-def about(fed: Federation, repeats: int, arguments: dict[str, Any]) -> dict[str, Any]:
+def about(fed: Federation, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a picture and a table must say about where their numbers come from."""
     return {
         "data": dict(fed.describe),
         "clients": len(fed),
-        "repeats": repeats,
-        "rounds": arguments.get("rounds", 50),
-        "model": str(arguments.get("model", "mlp")),
+        "repeats": settings.get("repeats", 1),
+        "rounds": settings.get("rounds", 50),
+        "model": str(settings.get("model", "mlp")),
     }

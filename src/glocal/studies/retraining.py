@@ -44,10 +44,10 @@ def again(trained: Trained, models: Params, fed: Federation | None = None) -> Ou
     """The average of what clients adapted (``models``, stacked), judged at every client."""
     t = trained.training
     fed = t.fed if fed is None else fed
-    one = averaged(models, fed.train.counts())
+    average = averaged(models, fed.train.counts())
 
     def for_all(ids: Tensor) -> dict[str, Params]:
-        return {"averaged": tree.map(lambda x: x.expand(len(ids), *x.shape), one)}
+        return {"averaged": tree.map(lambda x: x.expand(len(ids), *x.shape), average)}
 
     pool = pool_is_valid(fed)
     return outcomes(t.task, fed, t.engine, for_all, pool=pool, one_for_all=True)
@@ -92,22 +92,21 @@ def among(training: Training, removed: Sequence[int]) -> Training:
     return fewer
 
 
-def changed(fed: Federation, old: Outcome, new: Outcome, who: Sequence[int]) -> dict[str, Any]:
-    """What a new model is to the clients ``who``, set against an old one.
+def changed(fed: Federation, old: Outcome, new: Outcome, clients: Sequence[int]) -> dict[str, Any]:
+    """What a new model is to the ``clients``, set against an old one.
 
     ``worse`` and ``better`` are verdicts of the paired test at 90 %; ``lower`` is how many have a
     lower accuracy at all, as papers count.
     """
     rows = client_table([Trial(fed, new, old, Traffic())])
-    mine = [rows[k] for k in who]
-    pairs = [row["benefit"] for row in mine]
-    verdicts = [row["verdict"] for row in mine]
+    theirs = [rows[k] for k in clients]
+    verdicts = [row["verdict"] for row in theirs]
     return {
-        "clients": [row["client"] for row in mine],
-        "before": nan_mean([row["local_accuracy"] for row in mine]),
-        "after": nan_mean([row["accuracy"] for row in mine]),
-        "change": paired(pairs, 0.90, "clients"),
+        "clients": [row["client"] for row in theirs],
+        "before": nan_mean([row["local_accuracy"] for row in theirs]),
+        "after": nan_mean([row["accuracy"] for row in theirs]),
+        "change": paired([row["benefit"] for row in theirs], 0.90, "clients"),
         "better": verdicts.count("better off"),
         "worse": verdicts.count("worse off"),
-        "lower": sum(row["benefit"] < -1e-12 for row in mine),
+        "lower": sum(row["benefit"] < -1e-12 for row in theirs),
     }

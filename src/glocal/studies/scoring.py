@@ -17,8 +17,8 @@ from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.data.split import Split
 from glocal.engines.base import padded_rows
-from glocal.evaluation import metrics, paired_test
-from glocal.evaluation.summary import pool_is_valid
+from glocal.evaluation import metrics
+from glocal.evaluation.summary import label_weights, pool_is_valid
 from glocal.training.loop import Training
 
 Scores = dict[str, list[float]]
@@ -42,23 +42,18 @@ def own(fed: Federation, split: Split) -> Examples:
 
 
 def tested(fed: Federation) -> Examples:
-    """What clients are judged on: the pooled test set where it is valid, else their own."""
+    """What clients are evaluated on: the pooled test set where it is valid, else their own."""
     if not pool_is_valid(fed):
         return own(fed, fed.test)
-    y = fed.y[fed.test.rows].cpu()
-    shares = [
-        torch.bincount(fed.y[fed.train.of(k)], minlength=fed.classes).cpu() for k in range(len(fed))
-    ]
-    weight = torch.stack([paired_test.pool_weights(y, s) for s in shares])
-    return Examples(fed.test.rows.expand(len(fed), -1), weight.to(fed.x.device))
+    weight = label_weights(fed).to(fed.x.device)
+    return Examples(fed.test.rows.expand(len(fed), -1), weight)
 
 
-def answers(training: Training, models: Params, examples: Examples) -> Tensor:
+def logits_of(training: Training, models: Params, examples: Examples) -> Tensor:
     """Logits of each stacked model on its client's examples."""
     fed, task = training.fed, training.task
-    return training.engine.evaluate(task.example_logits, models, fed.x, fed.y, examples.rows)[
-        "logits"
-    ]
+    evaluate = training.engine.evaluate
+    return evaluate(task.example_logits, models, fed.x, fed.y, examples.rows)["logits"]
 
 
 def scores(logits: Tensor, fed: Federation, examples: Examples) -> Scores:
@@ -82,8 +77,3 @@ def best(on_validation: Sequence[Scores]) -> list[int]:
         )
         for k in clients
     ]
-
-
-def mean(values: Sequence[float]) -> float:
-    """Every client counts once."""
-    return sum(values) / len(values)

@@ -6,25 +6,22 @@ and :mod:`glocal.studies.interpolation`). The local part grows from the input si
 (representations are local), or from the output side, as in FedPer (heads are local).
 
 The ends: everything shared is FedAvg; nothing shared is every client by itself after the warm-up,
-from a common start (not the yardstick, which has an initialisation and a stopping rule of its own).
+from a common start (not the local baseline, which has an initialisation and a stopping rule of its
+own).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.progress import Report, silent
 from glocal.core.spec import parse_call, split_plus
 from glocal.data.federation import Federation
-from glocal.evaluation.evaluate import outcomes
-from glocal.evaluation.summary import Trial, client_table, pool_is_valid, summarise
-from glocal.experiment.fit import fit
-from glocal.experiment.repeat import Trained
+from glocal.evaluation.summary import Trial, client_table, summarise
 from glocal.experiment.run import Run
 from glocal.slots.sharing import layers, size_by_part
-from glocal.studies.repeats import about, client_models, finished, interval, repeats_of
+from glocal.studies.repeats import about, finished, interval, repeats_of
 
 SIDES = ("input", "output")
 
@@ -34,47 +31,38 @@ def split_sweep(
     method: str = "lg-fedavg",
     *,
     side: str = "input",
-    repeats: int = 1,
-    seed: int = 0,
     report: Report = silent,
-    **arguments: Any,
+    **settings: Any,
 ) -> dict[str, Any]:
-    """One row for each split, from all-global to all-local.
+    """One row for each split, from all-global to all-local; verdicts pool over repeats.
 
-    Args:
-        fed: Whose data.
-        method: A base whose ``shared`` the sweep sets: ``lg-fedavg`` (with a warm-up),
-            ``lg-fedavg(warmup=0)``, ``fedavg``, ``ditto``, …
-        side: Where the local part begins to grow, ``input`` or ``output``.
-        repeats: How many splits of the data and seeds; verdicts pool over them.
-        seed: Of the first.
-        report: Told of progress.
-        arguments: For :func:`glocal.fit`.
+    ``method`` is a base whose ``shared`` the sweep sets: ``lg-fedavg`` (with a warm-up),
+    ``lg-fedavg(warmup=0)``, ``fedavg``, ``ditto``, … The local part begins to grow at ``side``,
+    ``input`` or ``output``.
     """
     if side not in SIDES:
         raise GlocalError(f"the local part grows from the input or the output, not {side!r}.")
-    with_shared(method, "everything")  # refuses at the door
-    splits: list[str] = []
+    with_shared(method, "everything")  # raises before anything is trained
     trials: list[list[Trial]] = []
     means: list[list[dict[str, Any]]] = []
-    for r, (part, own_seed) in enumerate(repeats_of(fed, repeats, seed)):
-        settings = {**arguments, "seed": own_seed, "progress": report}
-        runs = [fit(with_shared(method, "everything"), part, **settings)]
+    repeats = repeats_of(fed, settings, report, settings.get("baseline", "local"))
+    for r, (part, train) in enumerate(repeats):
+        runs = [train(with_shared(method, "everything"))]
         task = finished(runs[0]).training.task
         splits = selectors(len(layers(task.names)), side)
+        total = settings.get("repeats", 1) * len(splits)
         for done, shared in enumerate(splits[1:], 1):
-            report("splits", r * len(splits) + done, repeats * len(splits))
-            runs.append(fit(with_shared(method, shared), part, **settings))
-        report("splits", (r + 1) * len(splits), repeats * len(splits))
-        alone = fit(settings.get("yardstick") or "local", part, **settings)
-        trials.append([_trial(run, alone) for run in runs])
+            report("splits", r * len(splits) + done, total)
+            runs.append(train(with_shared(method, shared)))
+        report("splits", (r + 1) * len(splits), total)
+        trials.append([_trial(run, part) for run in runs])
         means.append([run.summary for run in runs])
-    params = task.params
     rows = []
     for i, shared in enumerate(splits):
-        summary = summarise(client_table([t[i] for t in trials]), [t[i] for t in trials])
+        of_split = [t[i] for t in trials]
+        summary = summarise(client_table(of_split), of_split)
         stage = finished(runs[i]).training.plan.stages[-1].method
-        ours, theirs = size_by_part(params, stage.shared_names(task))
+        ours, theirs = size_by_part(task.params, stage.shared_names(task))
         rows.append(
             {
                 "shared": shared,
@@ -87,7 +75,7 @@ def split_sweep(
         )
     return {
         "study": "split",
-        **about(fed, repeats, arguments),
+        **about(fed, settings),
         "method": method,
         "side": side,
         "alone": interval([m[0]["local_mean"] for m in means]),
@@ -113,20 +101,7 @@ def with_shared(method: str, shared: str) -> str:
     return "+".join([f"{inside}shared={shared})", *rest])
 
 
-def _trial(run: Run, alone: Run) -> Trial:
-    """A run and its yardstick on the same split, for verdicts that pool over repeats."""
-    done: Trained = finished(run)
-    t, models = done.training, client_models(alone)
-    pool = pool_is_valid(t.fed)
-    judged = outcomes(
-        t.task,
-        t.fed,
-        t.engine,
-        t.models(done.progress),
-        pool=pool,
-        one_for_all=t.one_for_all(done.progress),
-    )
-    by_itself = outcomes(
-        t.task, t.fed, t.engine, lambda ids: {"own": tree.row(models, ids)}, pool=pool
-    )
-    return Trial(t.fed, judged, by_itself, done.progress.traffic)
+def _trial(run: Run, fed: Federation) -> Trial:
+    """One repeat of a run and its local baseline, for verdicts that pool over repeats."""
+    (repeat,), (alone,) = run.repeats, run.baseline
+    return Trial(fed, repeat.outcome, alone.outcome, repeat.traffic)

@@ -1,4 +1,4 @@
-"""What made examples are good for: a warm start, a public set, a filling for poor clients.
+"""What synthetic data is good for: a warm start, a public set, a filling for poor clients.
 
 Every use is set against the same training without the examples, with the same seed, on the same
 clients and test data:
@@ -10,7 +10,7 @@ clients and test data:
   than of each client's own data; :func:`distilled`, distillation on own data and the examples
   together rather than on own data (:mod:`glocal.experiment.adaptation`);
 - *fill up*: clients with little data train alone on theirs and the examples (:func:`fill_up`),
-  against the yardstick.
+  against the local baseline.
 
 The examples come from training data alone, so validation and test data of the split that the run
 had are as good as new. In other folds they are not: what was trained on is tested there.
@@ -47,6 +47,8 @@ from glocal.training.loop import Progress, Training
 START = -4
 """Child of the seed's key for the model that a warm start begins at."""
 
+USES = ("warm-start", "public", "fill-up")
+
 FILL = ("own", "all")
 """Of which classes a client is given examples: of those it trains on, or of all."""
 
@@ -63,8 +65,8 @@ class Use:
     """What was done with the examples, set against the same without."""
 
     without: Outcome
-    found: Outcome
-    who: tuple[int, ...]
+    with_it: Outcome
+    clients: tuple[int, ...]
     """The clients that it is about."""
 
 
@@ -81,7 +83,7 @@ class Warm:
 
 
 def start(training: Training, x: Tensor, y: Tensor) -> Params:
-    """The model, newly drawn and trained on the examples alone, as they are judged."""
+    """The model, newly drawn and trained on the examples alone, as they are evaluated."""
     return train_classifier(training.task, x, y, training.key(START, 0)).w
 
 
@@ -107,19 +109,19 @@ def _rounds(
     training: Training, begin: Params, tick: Callable[[int], None]
 ) -> tuple[Trained, dict[int, Outcome]]:
     """The training that is over, and what it came to after its first and last round."""
-    found: dict[int, Outcome] = {}
+    outcomes: dict[int, Outcome] = {}
 
     def look(done: Progress) -> None:
         tick(done.round)
         if done.round in (1, training.last):
-            found[done.round] = judge(Trained(training, done), training.fed)[0]
+            outcomes[done.round] = judge(Trained(training, done), training.fed)[0]
 
     progress = training.run(training.begin(begin), look)
-    return Trained(training, progress), found
+    return Trained(training, progress), outcomes
 
 
 def with_public_fisher(
-    here: Setup, given: Params, x: Tensor, y: Tensor, *, lam: float = 5000.0, **training: Any
+    setup: Setup, given: Params, x: Tensor, y: Tensor, *, lam: float = 5000.0, **training: Any
 ) -> Use:
     """Clients adapt ``given`` (stacked) by ewc: Fisher information of the examples, or of own data.
 
@@ -127,38 +129,38 @@ def with_public_fisher(
     """
     own, public = (ewc(lam, fisher=of, **training) for of in ("own", "public"))
     return Use(
-        _adapted(here, here.fed, own, given),
-        _adapted(here, here.fed, public, given, (x, y)),
-        tuple(range(len(here.fed))),
+        _adapted(setup, setup.fed, own, given),
+        _adapted(setup, setup.fed, public, given, (x, y)),
+        tuple(range(len(setup.fed))),
     )
 
 
-def distilled(here: Setup, given: Params, x: Tensor, y: Tensor, **settings: Any) -> Use:
+def distilled(setup: Setup, given: Params, x: Tensor, y: Tensor, **settings: Any) -> Use:
     """Clients adapt ``given`` by distillation: on own data and the examples, or on own data.
 
     The teacher is the model that was given, and the student starts there; on every example of
     either kind it learns the label, and what the teacher says with a weight of ``alpha``.
     ``settings`` are as :func:`glocal.experiment.adaptation.distill` takes them.
     """
-    everyone, technique = tuple(range(len(here.fed))), distill(**settings)
-    more = filled(here.fed, x, y, everyone, "all")
+    everyone, technique = tuple(range(len(setup.fed))), distill(**settings)
+    more = filled(setup.fed, x, y, everyone, "all")
     return Use(
-        _adapted(here, here.fed, technique, given),
-        _adapted(here, more, technique, given),
+        _adapted(setup, setup.fed, technique, given),
+        _adapted(setup, more, technique, given),
         everyone,
     )
 
 
 def _adapted(
-    here: Setup,
+    setup: Setup,
     fed: Federation,
     technique: Technique,
     given: Params,
     public: tuple[Tensor, Tensor] | None = None,
 ) -> Outcome:
-    where = (here.task, fed, here.engine)
+    where = (setup.task, fed, setup.engine)
     models = partial(tree.row, given)
-    return after(*where, [technique], models, here.seed, public=public).outcome
+    return after(*where, [technique], models, setup.seed, public=public).outcome
 
 
 def poor(fed: Federation) -> tuple[int, ...]:
@@ -168,28 +170,30 @@ def poor(fed: Federation) -> tuple[int, ...]:
 
 
 def filled(
-    fed: Federation, x: Tensor, y: Tensor, who: Sequence[int], classes: str = "own"
+    fed: Federation, x: Tensor, y: Tensor, clients: Sequence[int], classes: str = "own"
 ) -> Federation:
-    """The federation with the examples among the training data of the clients ``who``.
+    """The federation with the examples among the training data of ``clients``.
 
     Each gets those of the classes that it trains on; with ``classes="all"``, every one. Nothing
-    else changes: validation and test data are the same rows. Judge by the federation as
+    else changes: validation and test data are the same rows. Evaluate by the federation as
     it was: label shares, which weigh pooled test data, are counted in training data.
     """
     if classes not in FILL:
         raise unknown("choice of classes", classes, FILL)
     numeric_schema(Schema.of(fed), "filling up")
-    if strangers := [k for k in who if not 0 <= k < len(fed)]:
+    if strangers := [k for k in clients if not 0 <= k < len(fed)]:
         raise GlocalError(f"there is no client {strangers[0]} among {len(fed)} to fill up.")
     x, y = x.to(fed.x), y.to(fed.y)
-    chosen, rows = set(who), []
+    chosen, rows = set(clients), []
     for k in range(len(fed)):
-        mine = fed.train.of(k)
+        rows_of = fed.train.of(k)
         if k in chosen:
-            fits = torch.isin(y, fed.y_train[mine]) if classes == "own" else torch.ones_like(y) > 0
-            mine = torch.cat([mine, len(fed.x) + fits.nonzero().flatten()])
-        rows.append(mine)
-    counts = torch.tensor([len(mine) for mine in rows], device=fed.train.start.device)
+            fits = (
+                torch.isin(y, fed.y_train[rows_of]) if classes == "own" else torch.ones_like(y) > 0
+            )
+            rows_of = torch.cat([rows_of, len(fed.x) + fits.nonzero().flatten()])
+        rows.append(rows_of)
+    counts = torch.tensor([len(part) for part in rows], device=fed.train.start.device)
     return replace(
         fed,
         x=torch.cat([fed.x, x]),
@@ -202,29 +206,29 @@ def filled(
 
 
 def fill_up(
-    here: Setup,
+    setup: Setup,
     alone: LocalTraining,
     x: Tensor,
     y: Tensor,
     *,
-    who: Sequence[int] | None = None,
+    clients: Sequence[int] | None = None,
     classes: str = "own",
     tick: Tick = _no_tick,
 ) -> Use:
-    """Clients ``who`` (the :func:`poor` ones) train alone with the examples among their data.
+    """``clients`` (the :func:`poor` ones) train alone with the examples among their data.
 
-    Both models are chosen on the client's own validation data, by the rules of the yardstick.
+    Both models are chosen on the client's own validation data, by the rules of the local baseline.
     """
-    chosen = poor(here.fed) if who is None else tuple(who)
-    _, without = measured(here, alone, tick)
+    chosen = poor(setup.fed) if clients is None else tuple(clients)
+    _, without = measured(setup, alone, tick)
     if not chosen:
         return Use(without, without, ())
-    more = filled(here.fed, x, y, chosen, classes)
-    place = replace(here, fed=more, digest=f"{here.digest} filled up {more.fingerprint}")
-    _, found = measured(place, alone, tick)
+    more = filled(setup.fed, x, y, chosen, classes)
+    place = replace(setup, fed=more, digest=f"{setup.digest} filled up {more.fingerprint}")
+    _, filled_up = measured(place, alone, tick)
     # Who was given nothing trains as before, but with others' padding rounds otherwise.
-    whose = [found if k in set(chosen) else without for k in range(len(here.fed))]
-    return Use(without, compose(whose, range(len(here.fed))), chosen)
+    whose = [filled_up if k in set(chosen) else without for k in range(len(setup.fed))]
+    return Use(without, compose(whose, range(len(setup.fed))), chosen)
 
 
 def figures(fed: Federation, use: Use, alone: Outcome) -> dict[str, Any]:
@@ -234,16 +238,16 @@ def figures(fed: Federation, use: Use, alone: Outcome) -> dict[str, Any]:
     whom an exact paired test at 90 % says so, against the same without the examples;
     ``better_off`` and ``worse_off`` against being alone, [without, with].
     """
-    if not use.who:
+    if not use.clients:
         return {"clients": []}
-    compared = changed(fed, use.without, use.found, use.who)
-    off = [changed(fed, alone, outcome, use.who) for outcome in (use.without, use.found)]
-    rows = client_table([Trial(fed, use.found, use.without, Traffic())])
+    compared = changed(fed, use.without, use.with_it, use.clients)
+    off = [changed(fed, alone, outcome, use.clients) for outcome in (use.without, use.with_it)]
+    rows = client_table([Trial(fed, use.with_it, use.without, Traffic())])
     return {
         **compared,
         "verdict": verdict(compared["change"]),
-        "better_off": [one["better"] for one in off],
-        "worse_off": [one["worse"] for one in off],
+        "better_off": [each["better"] for each in off],
+        "worse_off": [each["worse"] for each in off],
         "each": [
             {
                 "client": rows[k]["client"],
@@ -255,7 +259,7 @@ def figures(fed: Federation, use: Use, alone: Outcome) -> dict[str, Any]:
                 "high": rows[k]["high"],
                 "verdict": rows[k]["verdict"].removesuffix(" off"),
             }
-            for k in use.who
+            for k in use.clients
         ],
     }
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from glocal.cli.options import Json
+from glocal.cli.output import Json, deliver_json
 
 
 def resume(
@@ -36,21 +35,14 @@ def resume(
 
       glocal resume runs/2026-01-31-120000-fedavg --diverged skip
     """
-    from glocal.cli.app import check_json
     from glocal.cli.commands.training import train
-    from glocal.core.files import write
     from glocal.experiment.result_files import read_result
     from glocal.runs.job import resumed
 
-    check_json(json)
     job = resumed(folder, jobs, diverged)
     if job is None:
-        found = read_result(folder / "result.json")
-        if str(json) == "-":
-            sys.stdout.write(found.decode())
-            return
-        if json is not None:
-            write(json, found)
-        typer.echo(f"The run in {folder} is finished: its figures are in {folder / 'result.json'}.")
+        file = folder / "result.json"
+        if not deliver_json(read_result(file), json):
+            typer.echo(f"The run in {folder} is finished: its figures are in {file}.")
         return
     train(job, json)

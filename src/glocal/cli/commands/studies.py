@@ -2,79 +2,40 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from glocal.cli.options import (
-    Client,
-    Clients,
-    Data,
-    Device,
-    EngineOption,
-    FractionOf,
-    Json,
-    Label,
-    Model,
-    Partition,
-    Repeats,
-    Rounds,
-    Sampled,
-    Seed,
-    Transform,
-    Yardstick,
-    chosen,
-    usable,
-)
-from glocal.core.errors import GlocalError
-
-if TYPE_CHECKING:
-    from glocal.core.progress import Report
-    from glocal.experiment.config import Config
-    from glocal.report.study_tables import TextTable
+from glocal import report, studies
+from glocal.cli.options import with_settings
+from glocal.cli.output import Json, Picture, deliver, method_names, option
+from glocal.core.progress import reporter
+from glocal.experiment.config import Config
 
 app = typer.Typer(
     no_args_is_help=True,
     help="What happens between all-local and all-global: curves, landscapes and tables.",
 )
 
-Picture = Annotated[
-    Path | None,
-    typer.Option(
-        "--picture",
-        help="Draw it to this .png file (needs glocal\\[plot]).",
-        rich_help_panel="Output",
-        callback=usable,
-    ),
+SETTINGS = ("Data", "Training", "seed", "engine", "device", "precision")
+"""The settings that all studies take."""
+
+Methods = Annotated[list[str] | None, method_names()]
+Grid = Annotated[
+    list[float] | None,
+    option("Where to look, several times; 0, 0.1, …, 1 unless given.", show_default=False),
 ]
-Methods = Annotated[list[str] | None, typer.Argument(metavar="[METHOD]...", show_default=False)]
 
 
 @app.command()
+@with_settings(*SETTINGS, "repeats", "baseline", rounds=20, repeats=3)
 def split(
+    config: Config,
     methods: Methods = None,
-    side: Annotated[
-        str, typer.Option(help="Where the local part begins to grow: input or output.")
-    ] = "input",
-    data: Data = "digits",
-    clients: Clients = 20,
-    partition: Partition = None,
-    transform: Transform = None,
-    label: Label = "label",
-    client: Client = "client",
-    model: Model = "mlp",
-    rounds: Rounds = 20,
-    fraction: FractionOf = 1.0,
-    repeats: Repeats = 3,
-    baseline: Yardstick = "local",
-    seed: Seed = 0,
-    engine: EngineOption = "auto",
-    device: Device = "cpu",
+    side: Annotated[str, option("Where the local part begins to grow: input or output.")] = "input",
     json: Json = None,
     picture: Picture = None,
 ) -> None:
@@ -88,50 +49,27 @@ def split(
 
       glocal study split fedavg --side output --model 'mlp(64,64,64)' --picture split.png
     """
-    from glocal.report import figures as plot
-    from glocal.report import study_tables as tables
-    from glocal.studies.split_sweep import split_sweep, with_shared
-
-    specs = methods or ["lg-fedavg", "lg-fedavg(warmup=0)"]
+    specs = studies.repeats.unique_specs(methods or ["lg-fedavg", "lg-fedavg(warmup=0)"])
     for spec in specs:
-        with_shared(spec, "everything")
-    settings = _begin(locals(), specs)
-    fed, arguments = settings.federation(), settings.arguments()
-    with _reporter() as report:
-        found = [split_sweep(fed, m, side=side, report=report, **arguments) for m in specs]
-    _end({"splits": found}, tables.split_sweep(found), json)
-    _draw(partial(plot.split_sweep, found), picture, json)
+        studies.split_sweep.with_shared(spec, "everything")
+    results = _each(studies.split_sweep.split_sweep, specs, config, side=side)
+    show, draw = report.studies.show_split, report.studies.draw_split
+    _deliver({"splits": results}, results, show, draw, json, picture)
 
 
 @app.command()
+@with_settings(*SETTINGS, "repeats", rounds=20, repeats=3)
 def interpolate(
+    config: Config,
     local: Annotated[
         str,
-        typer.Option(
-            help="How clients train alone: local, or 'fedavg(shared=nothing)' to begin where the "
+        option(
+            "How clients train alone: local, or 'fedavg(shared=nothing)' to begin where the "
             "global model begins."
         ),
     ] = "local",
-    together: Annotated[str, typer.Option(help="What trains the global model.")] = "fedavg",
-    alpha: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="Where to look, several times; 0, 0.1, …, 1 unless given.", show_default=False
-        ),
-    ] = None,
-    data: Data = "digits",
-    clients: Clients = 20,
-    partition: Partition = None,
-    transform: Transform = None,
-    label: Label = "label",
-    client: Client = "client",
-    model: Model = "mlp",
-    rounds: Rounds = 20,
-    fraction: FractionOf = 1.0,
-    repeats: Repeats = 3,
-    seed: Seed = 0,
-    engine: EngineOption = "auto",
-    device: Device = "cpu",
+    together: Annotated[str, option("What trains the global model.")] = "fedavg",
+    alpha: Grid = None,
     json: Json = None,
     picture: Picture = None,
 ) -> None:
@@ -140,44 +78,21 @@ def interpolate(
     Example:
       glocal study interpolate --local 'fedavg(shared=nothing)' --picture between.png
     """
-    from glocal.report import figures as plot
-    from glocal.report import study_tables as tables
-    from glocal.studies.curve import GRID
-    from glocal.studies.interpolation import interpolate as study
-
-    settings = _begin(locals(), [local, together])
-    fed, arguments = settings.federation(), settings.arguments()
-    del arguments["baseline"]
-    with _reporter() as report:
-        found = study(
-            fed, local=local, together=together, grid=alpha or GRID, report=report, **arguments
-        )
-    _end(found, tables.interpolation(found), json)
-    _draw(partial(plot.interpolation, found), picture, json)
+    studies.repeats.unique_specs([local, together])
+    grid = studies.curve.check_grid(alpha or studies.curve.GRID, "alpha")
+    study = partial(studies.interpolation.interpolate, local=local, together=together, grid=grid)
+    with reporter(None) as progress:
+        result = study(config.federation(), report=progress, **config.arguments())
+    show, draw = report.studies.show_interpolation, report.studies.draw_interpolation
+    _deliver(result, result, show, draw, json, picture)
 
 
 @app.command()
+@with_settings(*SETTINGS, "repeats", rounds=20, repeats=3)
 def mixture(
+    config: Config,
     methods: Methods = None,
-    lam: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="Where to look, several times; 0, 0.1, …, 1 unless given.", show_default=False
-        ),
-    ] = None,
-    data: Data = "digits",
-    clients: Clients = 20,
-    partition: Partition = None,
-    transform: Transform = None,
-    label: Label = "label",
-    client: Client = "client",
-    model: Model = "mlp",
-    rounds: Rounds = 20,
-    fraction: FractionOf = 1.0,
-    repeats: Repeats = 3,
-    seed: Seed = 0,
-    engine: EngineOption = "auto",
-    device: Device = "cpu",
+    lam: Grid = None,
     json: Json = None,
     picture: Picture = None,
 ) -> None:
@@ -188,43 +103,25 @@ def mixture(
     Example:
       glocal study mixture superfed-mm 'superfed-mm(nu=0)' --picture lambda.png
     """
-    from glocal.report import figures as plot
-    from glocal.report import study_tables as tables
-    from glocal.studies.curve import GRID, check_grid
-    from glocal.studies.mixture_curve import mixture_curve, own_name
-
-    specs = methods or ["apfl", "superfed-mm", "superfed-lm"]
-    settings = _begin(locals(), specs)
+    specs = studies.repeats.unique_specs(methods or ["apfl", "superfed-mm", "superfed-lm"])
     for spec in specs:
-        own_name(spec)
-    grid = check_grid(lam or GRID, "lam")
-    fed, arguments = settings.federation(), settings.arguments()
-    with _reporter() as report:
-        found = [mixture_curve(fed, m, grid=grid, report=report, **arguments) for m in specs]
-    _end({"mixtures": found}, tables.mixture_curve(found), json)
-    _draw(partial(plot.mixture_curve, found), picture, json)
+        studies.mixture_curve.own_name(spec)
+    grid = studies.curve.check_grid(lam or studies.curve.GRID, "lam")
+    results = _each(studies.mixture_curve.mixture_curve, specs, config, grid=grid)
+    show, draw = report.studies.show_mixture, report.studies.draw_mixture
+    _deliver({"mixtures": results}, results, show, draw, json, picture)
 
 
 @app.command()
+@with_settings(*SETTINGS, rounds=20)
 def landscape(
+    config: Config,
     methods: Methods = None,
     points: Annotated[
         str,
-        typer.Option(help="clients: the server's model and two clients'; seeds: three trainings."),
+        option("clients: the server's model and two clients'; seeds: three trainings."),
     ] = "clients",
-    size: Annotated[int, typer.Option(help="Points on a side of the grid.")] = 31,
-    data: Data = "digits",
-    clients: Clients = 20,
-    partition: Partition = None,
-    transform: Transform = None,
-    label: Label = "label",
-    client: Client = "client",
-    model: Model = "mlp",
-    rounds: Rounds = 20,
-    fraction: FractionOf = 1.0,
-    seed: Seed = 0,
-    engine: EngineOption = "auto",
-    device: Device = "cpu",
+    size: Annotated[int, option("Points on a side of the grid.")] = 31,
     json: Json = None,
     picture: Picture = None,
 ) -> None:
@@ -235,36 +132,17 @@ def landscape(
     Example:
       glocal study landscape fedavg ditto --points clients --picture landscape.png
     """
-    from glocal.report import figures as plot
-    from glocal.report import study_tables as tables
-    from glocal.studies.landscape import landscape as study
-
-    specs = methods or ["fedavg", "superfed-mm", "superfed-lm"]
-    settings = _begin(locals(), specs)
-    fed, arguments = settings.federation(), settings.arguments()
-    del arguments["repeats"]
-    with _reporter() as report:
-        found = [study(fed, m, points=points, size=size, report=report, **arguments) for m in specs]
-    _end({"landscapes": found}, tables.landscape(found), json)
-    _draw(partial(plot.landscape, found), picture, json)
+    specs = studies.repeats.unique_specs(methods or ["fedavg", "superfed-mm", "superfed-lm"])
+    results = _each(studies.landscape.landscape, specs, config, points=points, size=size)
+    show, draw = report.studies.show_landscape, report.studies.draw_landscape
+    _deliver({"landscapes": results}, results, show, draw, json, picture)
 
 
 @app.command()
+@with_settings(*SETTINGS, "repeats", partition="dirichlet(10)", rounds=20, repeats=3)
 def noise(
+    config: Config,
     methods: Methods = None,
-    data: Data = "digits",
-    clients: Clients = 20,
-    partition: Partition = "dirichlet(10)",
-    transform: Transform = None,
-    label: Label = "label",
-    client: Client = "client",
-    model: Model = "mlp",
-    rounds: Rounds = 20,
-    fraction: FractionOf = 1.0,
-    repeats: Repeats = 3,
-    seed: Seed = 0,
-    engine: EngineOption = "auto",
-    device: Device = "cpu",
     json: Json = None,
     picture: Picture = None,
 ) -> None:
@@ -275,50 +153,26 @@ def noise(
     Example:
       glocal study noise fedavg apfl --repeats 5 --picture noise.png
     """
-    from dataclasses import replace
-
-    from glocal.report import figures as plot
-    from glocal.report import study_tables as tables
-    from glocal.studies.noise import NOISES, noise_table
-
-    specs = list(dict.fromkeys(methods or ["local(lr=0.1)", "fedavg", "superfed-mm"]))
-    settings = _begin(locals(), specs)
-    given = settings.transforms
-    feds = {
-        name: replace(settings, transforms=(*given, spec) if spec else given).federation()
-        for name, spec in NOISES.items()
-    }
-    with _reporter() as report:
-        found = noise_table(feds, specs, report=report, **settings.arguments())
-    _end(found, tables.noise(found), json)
-    _draw(partial(plot.noise, found), picture, json)
+    specs = studies.repeats.unique_specs(methods or ["local(lr=0.1)", "fedavg", "superfed-mm"])
+    with reporter(None) as progress:
+        result = studies.noise.noise_study(specs, config, report=progress)
+    show, draw = report.studies.show_noise, report.studies.draw_noise
+    _deliver(result, result, show, draw, json, picture)
 
 
 @app.command()
+@with_settings(*SETTINGS, "repeats", repeats=3)
 def decisions(
+    config: Config,
     methods: Methods = None,
     response: Annotated[
         str,
-        typer.Option(
-            help="The transform by which methods without their own are judged: exponential, "
+        option(
+            "The transform by which methods without their own are evaluated: exponential, "
             "frechet, gumbel, logistic, normal or weibull.",
-            rich_help_panel="Judging",
+            "Evaluation",
         ),
     ] = "normal",
-    data: Data = "digits",
-    clients: Clients = 20,
-    partition: Partition = None,
-    transform: Transform = None,
-    label: Label = "label",
-    client: Client = "client",
-    model: Model = "mlp",
-    rounds: Rounds = 50,
-    fraction: FractionOf = 1.0,
-    sampled: Sampled = None,
-    repeats: Repeats = 3,
-    seed: Seed = 0,
-    engine: EngineOption = "auto",
-    device: Device = "cpu",
     json: Json = None,
     picture: Picture = None,
 ) -> None:
@@ -332,31 +186,16 @@ def decisions(
 
       glocal study decisions fedavg term aaggff-d --fraction 0.25 --picture decisions.png
     """
-    from glocal.report import figures as plot
-    from glocal.report import study_tables as tables
-    from glocal.studies.decisions import by_transform
-
-    found = _decided(locals(), methods, by_transform)
-    _end({"decisions": found}, tables.decisions(found), json)
-    _draw(partial(plot.decisions, found), picture, json)
+    results = _decisions(studies.decisions.by_transform, methods, config, response=response)
+    show, draw = report.decisions.show_decisions, report.decisions.draw_decisions
+    _deliver({"decisions": results}, results, show, draw, json, picture)
 
 
 @app.command()
+@with_settings(*SETTINGS)
 def weights(
+    config: Config,
     methods: Methods = None,
-    data: Data = "digits",
-    clients: Clients = 20,
-    partition: Partition = None,
-    transform: Transform = None,
-    label: Label = "label",
-    client: Client = "client",
-    model: Model = "mlp",
-    rounds: Rounds = 50,
-    fraction: FractionOf = 1.0,
-    sampled: Sampled = None,
-    seed: Seed = 0,
-    engine: EngineOption = "auto",
-    device: Device = "cpu",
     json: Json = None,
     picture: Picture = None,
 ) -> None:
@@ -368,79 +207,40 @@ def weights(
     Example:
       glocal study weights --transform 'rotate(90, clients=3)' --partition iid --picture weights.png
     """
-    from glocal.report import figures as plot
-    from glocal.report import study_tables as tables
-    from glocal.studies.decisions import weighted
-
-    found = _decided(locals(), methods, weighted)
-    _end({"weights": found}, tables.weights(found), json)
-    _draw(partial(plot.weights, found), picture, json)
+    results = _decisions(studies.decisions.weighted, methods, config)
+    show, draw = report.decisions.show_weights, report.decisions.draw_weights
+    _deliver({"weights": results}, results, show, draw, json, picture)
 
 
-def _decided(
-    given: dict[str, Any], methods: list[str] | None, default: Callable[[bool], list[str]]
+def _each(
+    study: Callable[..., dict[str, Any]], specs: list[str], config: Config, **options: Any
 ) -> list[dict[str, Any]]:
-    """Each method's decisions; all methods are checked before one trains."""
-    from glocal.studies.decisions import check, decisions, everybody
-
-    settings = _begin(given, methods or [])
-    fed, arguments = settings.federation(), settings.arguments()
-    arguments["response"] = given.get("response", "normal")
-    there = everybody(len(fed), settings.fraction, settings.sampled)
-    specs = list(dict.fromkeys(methods or default(there)))
-    for spec in specs:
-        check(fed, spec, **arguments)
-    with _reporter() as report:
-        return [decisions(fed, m, report=report, **arguments) for m in specs]
+    """What a study finds of each method, on the same data."""
+    fed, arguments = config.federation(), {**config.arguments(), **options}
+    with reporter(None) as progress:
+        return [study(fed, spec, report=progress, **arguments) for spec in specs]
 
 
-def _begin(given: dict[str, Any], specs: list[str]) -> Config:
-    """Refuse, before anything is trained, what can be refused then."""
-    from glocal.experiment.config import from_mapping
-    from glocal.methods import resolve
-    from glocal.report import figures as plot
-
-    plot.ready(given["picture"])
-    json = given["json"]
-    if json is not None and str(json) != "-" and json.is_dir():
-        raise GlocalError(f"--json {json} is a folder: give the name of a file.")
-    for spec in specs:
-        resolve(spec)
-    return from_mapping(chosen(given))
+def _decisions(
+    default: Callable[[bool], list[str]],
+    methods: list[str] | None,
+    config: Config,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """The decisions of the methods, or of those that are the default for the data."""
+    arguments = {**config.arguments(), **options}
+    study = partial(studies.decisions.decisions_of, methods, config.federation(), default)
+    with reporter(None) as progress:
+        return study(report=progress, **arguments)
 
 
-def _reporter() -> AbstractContextManager[Report]:
-    from glocal.core.progress import reporter
-
-    return reporter(None)
-
-
-def _end(found: Any, text: TextTable, json: Path | None) -> None:
-    """The table, or nothing but JSON where that was asked for."""
-    from glocal.core import files
-    from glocal.report import tables as show
-
-    figures = files.dump(files.plain(found))
-    if str(json) == "-":
-        sys.stdout.write(figures.decode())
-        return
-    head = text.head
-    if sys.stdout.isatty():
-        # Two lines, so that 100 columns have room for intervals.
-        head = [name.replace(" ", "\n", 1) for name in head]
-    print()
-    show.table(head, text.rows, left=text.left)
-    print()
-    for line in text.legend:
-        print(line)
-    if json is not None:
-        files.write(json, figures)
-
-
-def _draw(draw: Callable[[Path], None], picture: Path | None, json: Path | None) -> None:
-    """The picture, after everything else is safe."""
-    if picture is None:
-        return
-    draw(picture)
-    if str(json) != "-":
-        print(f"Picture: {picture}")
+def _deliver(
+    result: dict[str, Any],
+    shown: Any,
+    show: Callable[[Any], None],
+    draw: Callable[[Any, Path], None],
+    json: Path | None,
+    picture: Path | None,
+) -> None:
+    """Write, show and draw what a study found."""
+    deliver(result, json, partial(show, shown), picture, partial(draw, shown))

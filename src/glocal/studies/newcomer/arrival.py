@@ -52,7 +52,7 @@ class Parts:
 
 def parts(fed: Federation, client: str | int) -> Parts:
     """The old clients, the newcomer, and all of them."""
-    k = place(fed, client)
+    k = index_of(fed, client)
     others = [i for i in range(len(fed)) if i != k]
     if not others:
         raise GlocalError("there is nobody to join: the federation needs another client.")
@@ -67,7 +67,7 @@ def parts(fed: Federation, client: str | int) -> Parts:
     )
 
 
-def place(fed: Federation, client: str | int) -> int:
+def index_of(fed: Federation, client: str | int) -> int:
     """The index of a client given by name, or by index."""
     if isinstance(client, str):
         if client not in fed.names:
@@ -112,8 +112,8 @@ def _labels_alone(fed: Federation, newcomer: int) -> bool:
             return False
         if name.endswith("-noise"):  # training labels only
             continue
-        who = kwargs.get("clients", args[1] if len(args) > 1 else None)
-        if name != "rotate" or set(chosen(who, fed.names, about["seed"])) != {newcomer}:
+        turned = kwargs.get("clients", args[1] if len(args) > 1 else None)
+        if name != "rotate" or set(chosen(turned, fed.names, about["seed"])) != {newcomer}:
             return False
     return True
 

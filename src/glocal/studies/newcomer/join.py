@@ -2,56 +2,91 @@
 
 Liang et al., *Think locally, act globally: federated learning with local and global
 representations*, 2020, section 5.4, train on 100 devices and let one with rotated images join. A
-method is trained by the old clients alone. Then the newcomer is judged on its own test split, and
-every old client on its test data, at four stages:
+method is trained by the old clients alone. Then the newcomer is evaluated on its own test split,
+and every old client on its test data, at four stages:
 
 1. *at once*: what the server sends, private layers as they began;
 2. *own training*: after ``own_epochs`` passes over its own data, of which nothing is sent. Private
    layers train under the shared ones, which are held; a global model trains whole;
 3. *joined*: after ``join_rounds`` rounds with a ``fraction`` of the old clients. At ``fraction`` 0
    the newcomer alone moves what is shared, and the old clients use it with what they keep;
-4. *alone*: its yardstick, what it could do without any of them.
+4. *alone*: its local baseline, what it could do without any of them.
 
 Both the newcomer's benefit and each old client's change are paired on the same test examples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from glocal.core.errors import GlocalError
+from glocal.core.files import plain
 from glocal.core.progress import Report, reporter
 from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
+from glocal.data.partition import column_of
 from glocal.evaluation.evaluate import Models, Outcome, outcomes
 from glocal.evaluation.summary import pool_is_valid
-from glocal.experiment import parts
 from glocal.experiment import setup as setups
-from glocal.experiment.config import Config, check_known
+from glocal.experiment.config import Config
 from glocal.experiment.repeat import Trained
-from glocal.methods import resolve
-from glocal.methods.local import LocalTraining
-from glocal.slots.method import Method, Plan, as_plan
+from glocal.experiment.result_files import SCHEMA
+from glocal.experiment.runner import LocalOnly, baseline_of, runner_of, title
+from glocal.slots.method import Method, Plan
 from glocal.studies.newcomer import arrival
-from glocal.studies.newcomer.result import Joined, Seen, collect
+from glocal.studies.newcomer.result import Joined, Seen, tables
+from glocal.studies.repeats import unique_specs
 from glocal.training.loop import Training
-from glocal.training.sampling import Fraction
 
-SETTINGS = (
-    "rounds",
-    "seed",
-    "model",
-    "engine",
-    "device",
-    "init",
-    "losses",
-    "augment",
-    "baseline",
-    "precision",
-)
-"""Those of :func:`glocal.fit` that mean the same here."""
+
+def join_each(
+    methods: Sequence[str],
+    config: Config,
+    *,
+    client: str | None = None,
+    rotate: float = 0.0,
+    report: Report | None = None,
+    **joining: Any,
+) -> tuple[dict[str, Joined], dict[str, Any]]:
+    """Let a client join each of the methods, its images turned by ``rotate`` degrees.
+
+    ``joining`` is what :func:`join` takes. Returns what came of it, by method, and as plain data.
+    """
+    specs = unique_specs(methods)
+    fed, name = _with_newcomer(config, client, rotate)
+    given = config.arguments()
+    joining["train_fraction"] = given.pop("fraction")
+    joining |= {k: v for k, v in given.items() if k not in ("repeats", "sampled")}
+    joined = {spec: join(spec, fed, client=name, progress=report, **joining) for spec in specs}
+    by_method = {
+        spec: {
+            "summary": plain(j.summary),
+            "settings": plain(j.settings),
+            "newcomer": plain(list(j.rows)),
+            "clients": plain(list(j.clients)),
+        }
+        for spec, j in joined.items()
+    }
+    return joined, {"schema": SCHEMA, "data": plain(fed.describe), "methods": by_method}
+
+
+def _with_newcomer(config: Config, client: str | None, rotate: float) -> tuple[Federation, str]:
+    """The data with the newcomer among the clients, turned if asked for; and its name."""
+    fed = config.federation()
+    partition = fed.describe["partition"]
+    if client is None:
+        if partition == "own ids" or column_of(partition) is not None:
+            raise GlocalError("the data has clients of its own: say who joins with --client-name.")
+        client = fed.names[-1]
+    k = arrival.index_of(fed, client)
+    if rotate % 360:
+        # By index: a name may be anything, and a spec may not hold it.
+        turn = f"rotate({rotate:g}, clients=only({k}))"
+        fed = replace(config, transforms=(*config.transforms, turn)).federation()
+    return fed, client
 
 
 def join(
@@ -71,30 +106,26 @@ def join(
     """Train without ``client``, let it join, and evaluate it and all others.
 
     Args:
-        method: a spec such as ``"lg-fedavg"``, a Method, or a Plan of stages.
-        fed: all clients' data, the newcomer's too.
-        client: who joins, by name or index; the last by default.
-        own_epochs: the newcomer's passes over its own data before it sends anything.
-        join_rounds: rounds in which it takes part.
-        fraction: share of old clients in those; 0 is none of them.
-        train_fraction: share of old clients in a round before.
-        seeds: how often to repeat on another split and seed of the same clients.
-        progress: show bars: on a terminal by default; or a function (what, done, total).
-        name: what to call the run; the spec as typed by default.
-        settings: as :func:`glocal.fit` takes them: rounds, seed, model, engine, device, init,
-            losses, augment, baseline.
+        method: A spec such as ``"lg-fedavg"``, a Method, or a Plan of stages.
+        fed: All clients' data, the newcomer's too.
+        client: Who joins, by name or index; the last by default.
+        own_epochs: The newcomer's passes over its own data before it sends anything.
+        join_rounds: Rounds in which it takes part.
+        fraction: Share of old clients in those; 0 is none of them.
+        train_fraction: Share of old clients in a round before.
+        seeds: How often to repeat on another split and seed of the same clients.
+        progress: Show bars: on a terminal by default; or a function (what, done, total).
+        name: What to call the run; the spec as typed by default.
+        settings: Those of :func:`glocal.fit`, the ``rounds`` among the old clients among them.
     """
-    check_known(settings, SETTINGS)
-    config = Config(**settings)
-    rounds = config.rounds
-    plan = as_plan(resolve(method) if isinstance(method, str) else method)
     name = name or (method if isinstance(method, str) else "method")
-    if any(isinstance(stage.method.local, LocalTraining) for stage in plan.stages):
+    runner = runner_of(name, method)
+    if isinstance(runner, LocalOnly):
         raise GlocalError(
             f"with {name} there is nothing to join: leave it out, every newcomer is set against "
             "what it could do alone."
         )
-    if any(stage.method.privacy for stage in plan.stages):
+    if any(stage.method.privacy for stage in runner.plan.stages):
         raise GlocalError(
             f"what joining costs in privacy is not accounted for, so {name} would promise too "
             "much: leave the privacy out."
@@ -104,37 +135,43 @@ def join(
         positive_integers(own_epochs=own_epochs)
     if not 0 <= fraction <= 1:
         raise GlocalError(f"the fraction of old clients must be from 0 to 1, not {fraction}.")
-    who = fed.names[arrival.place(fed, client)]
-    sampler = Fraction(train_fraction)
-    alone = parts.baseline(config.baseline)
-    found: list[Seen] = []
+    config = Config(**settings, fraction=train_fraction, repeats=seeds)
+    newcomer = fed.names[arrival.index_of(fed, client)]
+    baseline = baseline_of(config).client
+    seen: list[Seen] = []
     with reporter(progress) as report:
         for r in range(seeds):
-            suffix = f" ({r + 1} of {seeds})" if seeds > 1 else ""
-            here = setups.make(config, fed, r)
-            for stage in plan.stages:
-                stage.method.shared_names(here.task)  # refuses what does not fit the model
-            p = arrival.parts(here.fed, who)
-            mine = replace(here, fed=p.new, digest=f"{here.digest} {who}")
-            _, judged = setups.measured(mine, alone, partial(report, f"alone{suffix}"))
-            training = Training(plan, here.task, p.old, here.engine, sampler, rounds, here.seed)
-            tick = partial(report, f"{name}{suffix}")
-            found.append(_one_seed(training, p, judged, own_epochs, join_rounds, fraction, tick))
+            setup = setups.make(config, fed, r)
+            parts = arrival.parts(setup.fed, newcomer)
+            training = runner.check(config, replace(setup, fed=parts.old))
+            by_itself = replace(setup, fed=parts.new, digest=f"{setup.digest} {newcomer}")
+            tick = partial(report, title(config, "alone", r))
+            _, alone = setups.measured(by_itself, baseline, tick)
+            tick = partial(report, title(config, name, r))
+            seen.append(_one_seed(training, parts, alone, own_epochs, join_rounds, fraction, tick))
     about = {
         "method": name,
-        "model": here.model_name,
-        "client": who,
-        "rounds": rounds,
+        "model": setup.model_name,
+        "client": newcomer,
+        "rounds": config.rounds,
         "own_epochs": own_epochs,
         "join_rounds": join_rounds,
         "fraction": fraction,
         "train_fraction": train_fraction,
         "seeds": seeds,
         "seed": config.seed,
-        "engine": here.engine.name,
+        "engine": setup.engine.name,
         "device": config.device,
     }
-    return collect(found, method=name, client=who, settings=about, data=fed.describe)
+    return Joined(
+        method=name,
+        client=newcomer,
+        **tables(seen),
+        settings=about,
+        data=fed.describe,
+        before=seen[0].before,
+        after=seen[0].after,
+    )
 
 
 def _one_seed(

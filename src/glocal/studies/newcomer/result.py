@@ -1,7 +1,7 @@
 """What came of a client that joined: rows for its stages, rows for the old clients, a summary.
 
-A change is judged as a benefit is (:mod:`glocal.evaluation.paired_test`): the newcomer's against
-its yardstick, an old client's against what it had before, both on the same test examples.
+A change is tested as a benefit is (:mod:`glocal.evaluation.paired_test`): the newcomer's against
+its local baseline, an old client's against what it had before, both on the same test examples.
 """
 
 from __future__ import annotations
@@ -18,12 +18,19 @@ from glocal.evaluation import paired_test
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.intervals import student
-from glocal.evaluation.summary import Table, Trial, accuracies, client_table, pool_is_valid
+from glocal.evaluation.summary import (
+    Table,
+    Trial,
+    accuracies,
+    client_table,
+    pool_is_valid,
+    verdict_counts,
+)
 from glocal.experiment.repeat import Trained
 from glocal.studies.newcomer.arrival import Parts
+from glocal.studies.repeats import LEVEL
 
 STAGES = ("at once", "own training", "joined")
-LEVEL = 0.90
 
 
 @dataclass(frozen=True)
@@ -74,52 +81,35 @@ class Seen:
         return after - before
 
 
-def collect(
-    found: Sequence[Seen],
-    *,
-    method: str,
-    client: str,
-    settings: dict[str, Any],
-    data: dict[str, Any],
-) -> Joined:
-    """The result of several seeds."""
-    clients = _clients(found)
-    rows = _rows(found, clients)
-    return Joined(
-        method=method,
-        client=client,
-        rows=rows,
-        clients=clients,
-        summary=_summary(rows, clients, found),
-        settings=settings,
-        data=data,
-        before=found[0].before,
-        after=found[0].after,
-    )
+def tables(seen: Sequence[Seen]) -> dict[str, Any]:
+    """The rows, the old clients and the summary of several seeds."""
+    clients = _clients(seen)
+    rows = _rows(seen, clients)
+    return {"rows": rows, "clients": clients, "summary": _summary(rows, clients, seen)}
 
 
-def _clients(found: Sequence[Seen]) -> Table:
+def _clients(seen: Sequence[Seen]) -> Table:
     """A row an old client: "alone" of the verdict's table is what it had before."""
     names = {"accuracy": "after", "local_accuracy": "before", "benefit": "change"}
     kept = ("client", "n_train", "n_test", "low", "high", "verdict")
     rows = Table()
-    for row in client_table([s.old_trial() for s in found]):
-        judged: dict[str, Any] = {k: row[k] for k in kept[:3]}
+    for row in client_table([s.old_trial() for s in seen]):
+        changed: dict[str, Any] = {k: row[k] for k in kept[:3]}
         for prefix in ("", "own_"):
             for key in ("local_accuracy", "accuracy", "benefit", *kept[3:]):
                 if prefix + key in row:
-                    judged[prefix + names.get(key, key)] = row[prefix + key]
-        rows.append(judged)
+                    changed[prefix + names.get(key, key)] = row[prefix + key]
+        rows.append(changed)
     return rows
 
 
-def _rows(found: Sequence[Seen], clients: Table) -> Table:
+def _rows(seen: Sequence[Seen], clients: Table) -> Table:
     """A row a stage, and the newcomer alone."""
-    pooled = pool_is_valid(found[0].parts.old)
+    pooled = pool_is_valid(seen[0].parts.old)
     own = "own_" if pooled else ""
     rows = Table()
     for stage in STAGES:
-        (row,) = client_table([s.newcomer_trial(stage) for s in found])
+        (row,) = client_table([s.newcomer_trial(stage) for s in seen])
         when = "after" if stage == "joined" else "before"
         rows.append(
             {
@@ -130,41 +120,33 @@ def _rows(found: Sequence[Seen], clients: Table) -> Table:
             }
         )
     alone = row["local_accuracy"]
-    nothing = {"benefit": 0.0, "low": 0.0, "high": 0.0, "verdict": "yardstick"}
+    nothing = {"benefit": 0.0, "low": 0.0, "high": 0.0, "verdict": "baseline"}
     rows.append(
         {"stage": "alone", "accuracy": alone, **nothing, "old_own": None, "old_pooled": None}
     )
     return rows
 
 
-def _summary(rows: Table, clients: Table, found: Sequence[Seen]) -> dict[str, Any]:
+def _summary(rows: Table, clients: Table, seen: Sequence[Seen]) -> dict[str, Any]:
     stages = {row["stage"]: row for row in rows}
-    by_seed = [s.change() for s in found]
+    by_seed = [s.change() for s in seen]
     _, low, high = student(by_seed, LEVEL)
-    every = paired_test.compare_repeats([_everybody(s) for s in found], LEVEL)
-    verdicts = clients["verdict"]
+    every = paired_test.compare_repeats([_everybody(s) for s in seen], LEVEL)
+    reached = ("at once", "alone", "own training", "joined")
     return {
-        "at_once": stages["at once"]["accuracy"],
-        "alone": stages["alone"]["accuracy"],
-        "own_training": stages["own training"]["accuracy"],
-        "joined": stages["joined"]["accuracy"],
-        "benefit": stages["joined"]["benefit"],
-        "verdict": stages["joined"]["verdict"],
-        "old_before": fmean(clients["before"]),
-        "old_after": fmean(clients["after"]),
-        "old_change": fmean(clients["change"]),
+        **{stage.replace(" ", "_"): stages[stage]["accuracy"] for stage in reached},
+        **{k: stages["joined"][k] for k in ("benefit", "verdict")},
+        **{f"old_{k}": fmean(clients[k]) for k in ("before", "after", "change")},
         "old_low": low,
         "old_high": high,
         "old_by_seed": by_seed,
         "old_paired": {"change": every.benefit, "low": every.low, "high": every.high},
-        "old_better_off": verdicts.count("better off"),
-        "old_worse_off": verdicts.count("worse off"),
-        "old_undecided": verdicts.count("undecided"),
+        **{f"old_{name}": n for name, n in verdict_counts(clients["verdict"]).items()},
         "old_clients": len(clients),
-        "estimate": "pooled" if pool_is_valid(found[0].parts.old) else "own",
-        "params_down": round(fmean(s.traffic.params_down for s in found)),
-        "params_up": round(fmean(s.traffic.params_up for s in found)),
-        "seeds": len(found),
+        "estimate": "pooled" if pool_is_valid(seen[0].parts.old) else "own",
+        "params_down": round(fmean(s.traffic.params_down for s in seen)),
+        "params_up": round(fmean(s.traffic.params_up for s in seen)),
+        "seeds": len(seen),
     }
 
 

@@ -1,0 +1,111 @@
+"""Where a command's result goes: tables, JSON to a file or to stdout, a picture.
+
+Whether the files can be written is checked while options are read, before anything is trained.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+from typer.core import TyperCommand
+
+from glocal import report
+from glocal.cli.options import usable
+from glocal.core import files
+from glocal.core.errors import GlocalError
+
+
+def option(text: str, panel: str | None = None, *names: str, **more: Any) -> Any:
+    """An option of one command: its help, and where the help shows it."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+def method_names(default: str = "") -> Any:
+    """The argument of a command that takes several methods, and which it takes by default."""
+    shown = {"help": f"Default: {default}."} if default else {"show_default": False}
+    return typer.Argument(metavar="[METHOD]...", **shown)
+
+
+def writable(path: Path | None) -> Path | None:
+    """Raise if ``--json`` names no file that can be written; ``-`` is stdout."""
+    if path is None or usable(path) == Path("-"):
+        return path
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise GlocalError(f"--json {path} is a folder: give the name of a file.")
+    if not folder.is_dir():
+        raise GlocalError(
+            f"the folder of --json {path} does not exist: make it, or choose another."
+        )
+    if not os.access(folder, os.W_OK):
+        raise GlocalError(f"the folder of --json {path} cannot be written to: choose another.")
+    return path
+
+
+def drawable(path: Path | None) -> Path | None:
+    """Raise if ``--picture`` names no file that can be drawn."""
+    if path is not None and usable(path):
+        report.canvas.check_picture(path)
+    return path
+
+
+Json = Annotated[
+    Path | None,
+    option(
+        "Also write all figures to this file ('-': print).", "Output", "--json", callback=writable
+    ),
+]
+Picture = Annotated[
+    Path | None,
+    option(
+        "Draw it to this .png file (needs glocal\\[plot]).",
+        "Output",
+        "--picture",
+        callback=drawable,
+    ),
+]
+
+
+class BareJson(TyperCommand):
+    """A command in which ``--json`` by itself prints."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read ``--json`` with nothing behind it as ``--json -``."""
+        followed = zip(args, [*args[1:], "--"], strict=True)
+        bare = [a == "--json" and b != "-" and b.startswith("-") for a, b in followed]
+        return super().parse_args(
+            ctx, ["--json=-" if b else a for a, b in zip(args, bare, strict=True)]
+        )
+
+
+def deliver(
+    result: Mapping[str, Any],
+    json: Path | None,
+    show: Callable[[], None],
+    picture: Path | None = None,
+    draw: Callable[[Path], None] | None = None,
+) -> None:
+    """Write the JSON, show the tables (unless JSON went to stdout), draw the picture."""
+    printed = deliver_json(files.dump(files.plain(result)), json)
+    if not printed:
+        show()
+    if picture is not None and draw is not None:
+        draw(picture)
+        if not printed:
+            print(f"Picture: {picture}")
+
+
+def deliver_json(content: bytes, json: Path | None) -> bool:
+    """Write JSON where it was asked for; whether it went to stdout, which then has no tables."""
+    if json == Path("-"):
+        sys.stdout.write(content.decode())
+        return True
+    if json is not None:
+        files.write(json, content)
+    return False

@@ -1,0 +1,241 @@
+"""A comparison as people read it: a row for each method or client, and what the figures mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from glocal.evaluation.summary import against
+from glocal.report.cells import (
+    count,
+    interval,
+    paragraphs,
+    percent,
+    points,
+    short,
+    show_table,
+    some,
+    span,
+    verdict,
+)
+from glocal.report.tables import Cell, table
+from glocal.slots.privacy import in_words
+
+if TYPE_CHECKING:
+    from glocal.data.federation import Federation
+    from glocal.experiment.run import Run
+
+
+def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None = None) -> None:
+    """Print a row for each method: how well, how fairly, who is better off, at what traffic."""
+    new_test = any("new_test" in run.summary for run in runs.values())
+    head = ["method", "mean %", "worst 10 %", "best 10 %", "Gini", "vs alone"]
+    head += ["better off", "worse off", "undecided", "sent up", "sent down"]
+    head += [*(["new test %"] if new_test else []), *([f"vs {base}"] if base else [])]
+    base_summary = runs[base].summary if base else None
+    rows = [_row(name, run, base_summary, new_test) for name, run in runs.items()]
+    show_table(head, rows, *_legend([run.summary for run in runs.values()], fed))
+    if base_summary is not None:
+        pairs = against(base_summary, base_summary)["by"]
+        print(f"vs {base}: points above it on average, with a paired 90 % interval over {pairs}.")
+    if any("adapted" in run.summary for run in runs.values()):
+        show_adaptation(runs)
+    chosen = runs.get("choice")
+    if chosen is not None and "choice" in chosen.summary:
+        paragraphs(choice_in_words(chosen.summary))
+    show_privacy(runs)
+    show_diverged(runs)
+    for name, run in runs.items():
+        if "synthetic" in run.summary:
+            paragraphs(made_in_words(name, run.summary))
+    for name, run in runs.items():
+        worse = [r["client"] for r in run.clients if r["verdict"] == "worse off"]
+        if worse:
+            print(f"Worse off than alone with {name}: {some(worse)}.")
+
+
+def _row(name: str, run: Run, base: Mapping[str, Any] | None, new_test: bool) -> list[Cell]:
+    s = run.summary
+    verdicts: list[Cell] = ["baseline", "–", "–", "–"]
+    if not run.is_baseline:
+        verdicts = [points(s["benefit"]), *verdict_counts(s), str(s["undecided"])]
+    return [
+        (name, "bold"),
+        *(percent(s[k]) for k in ("mean", "worst10", "best10")),
+        f"{s['gini']:.1f}",
+        *verdicts,
+        short(s["params_up"]),
+        short(s["params_down"]),
+        *([percent(s.get("new_test", {}).get("logits"))] if new_test else []),
+        *([] if base is None else ["–" if s is base else interval(against(s, dict(base)))]),
+    ]
+
+
+def verdict_counts(summary: Mapping[str, Any]) -> list[Cell]:
+    """How many clients are better off than alone, and how many worse."""
+    return [count(summary[f"{word}_off"], word) for word in ("better", "worse")]
+
+
+def show_diverged(runs: Mapping[str, Run]) -> None:
+    """Print a sentence for each method in which some client's training was not finite."""
+    for name, run in runs.items():
+        if lost := run.summary.get("diverged"):
+            clients = [
+                f"{client} (round{'s' if len(rounds) > 1 else ''} {spans(rounds)})"
+                for client, rounds in lost.items()
+            ]
+            done = "clipped" if any("clipped" in line for line in run.history) else "left out"
+            paragraphs(f"Not finite with {name}, and {done}: {some(clients)}.")
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """``[1, 2, 3, 7]`` as ``1–3, 7``."""
+    parts: list[list[int]] = []
+    for n in numbers:
+        if parts and n == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], n]
+        else:
+            parts.append([n])
+    return ", ".join("–".join(map(str, part)) for part in parts)
+
+
+def show_privacy(runs: Mapping[str, Run]) -> None:
+    """Print a sentence for each private method: ε, and what it assumes."""
+    for name, run in runs.items():
+        if "privacy" in run.summary:
+            paragraphs(f"Privacy of {name}: {in_words(run.summary['privacy'])}")
+
+
+def show_adaptation(runs: Mapping[str, Run]) -> None:
+    """Print a row for each method: before and after its clients adapted what they got."""
+    rows: list[list[Cell]] = []
+    for name, run in runs.items():
+        s = run.summary
+        if "adapted" not in s:
+            continue
+        adapted = s["adapted"]
+        by = sorted(adapted["by"].items(), key=lambda item: -item[1])
+        rows.append(
+            [
+                (name, "bold"),
+                percent(s["mean"]),
+                percent(s["adapted_mean"]),
+                interval(adapted["gain"]),
+                *(f"{s[k]} → {s[f'adapted_{k}']}" for k in ("better_off", "worse_off")),
+                _worse_in_each(adapted["worse_off_in_each"]),
+                ", ".join(f"{k} {v}" for k, v in by),
+            ]
+        )
+        pairs = adapted["gain"]["by"]
+    head = ["method", "mean %", "adapted %", "gain", "better off", "worse off", "in each repeat"]
+    show_table(
+        [*head, "adapted by"],
+        rows,
+        "Adapted: each client goes on from what it got, on its own data; rate, epoch and technique "
+        "are chosen on its validation data. Gain: points, with a paired 90 % interval over "
+        f"{pairs}. Better and worse off than alone: before → after. In each repeat: how many are "
+        "worse off by that repeat's test data alone, on average; with three repeats or more, the "
+        "90 % interval of the change.",
+    )
+
+
+def _worse_in_each(counts: Mapping[str, Any]) -> str:
+    before, after = (sum(counts[k]) / len(counts[k]) for k in ("before", "after"))
+    low, high = (counts["change"][k] for k in ("low", "high"))
+    spread = "" if low is None else f" ({low:+.1f} … {high:+.1f})"
+    return f"{before:.1f} → {after:.1f}{spread}"
+
+
+def made_in_words(name: str, summary: Mapping[str, Any]) -> str:
+    """What the synthetic data is worth that a method made for the server, and whom it gives away.
+
+    All of it is of the first repeat, as the data in the folder is; the mean says that it is.
+    """
+    figures, repeats = summary["synthetic"], summary["repeats"]
+    near, member = figures["nearness"], figures["membership"]
+    first = f" in the first of {repeats} repeats" if repeats > 1 else ""
+    central = figures.get("central_accuracy")
+    said = [
+        f"{name} made {figures['examples']} labelled examples{first}: a classifier trained on them "
+        f"alone has {percent(figures['accuracy'])} % on the clients' test data"
+        + (f" and {percent(central)} % on the central test set" if central is not None else "")
+        + f"{_so_far(figures)}.",
+        f"Fréchet distance from {figures['frechet_from']}: {figures['frechet']:.3g} on the "
+        f"{figures['features']}."
+        if figures["frechet"] is not None
+        else f"No Fréchet distance: {figures['frechet_missing']}",
+        f"Nearest neighbours: {100 * near['nearer_to_trained']:.0f} % of the examples are nearer "
+        "to training data than to as much held-out data (50: nobody's copy); copies of training "
+        f"examples: {near['copies']}, of held-out ones: {near['copies_of_held_out']}.",
+        f"Membership: from them one tells who was trained on with an AUC of {member['auc']:.2f} "
+        f"(0.5: not at all), with a gap of {member['advantage']:.2f} between true and false alarms "
+        f"at most; at 1 % of false alarms {percent(member['tpr_at_1'])} % of the members are "
+        "found.",
+    ]
+    if repeats > 1:
+        mean = percent(summary["synthetic_accuracy"])
+        said.append(f"Mean accuracy over all repeats, on the clients' test data: {mean} %.")
+    return " ".join(said)
+
+
+def _so_far(figures: Mapping[str, Any]) -> str:
+    """That the classifier's training did not converge, where it did not."""
+    how = figures["classifier"]
+    if how["converged"]:
+        return ""
+    return f" (not converged: after {how['steps']} steps its training loss was {how['loss']:.2f})"
+
+
+def choice_in_words(summary: Mapping[str, Any]) -> str:
+    """Who chose what, and what that is not."""
+    picks = sorted(summary["choice"].items(), key=lambda item: -item[1])
+    return (
+        "Choice: not a method. Each client takes what does best on its own validation data, and "
+        "stays alone unless that is more than a standard error above what it has alone: "
+        + "; ".join(f"{name} {times}" for name, times in picks)
+        + ". Its traffic is that of everything it chose from."
+    )
+
+
+def _legend(summaries: list[dict[str, Any]], fed: Federation) -> list[str]:
+    summary = summaries[0]
+    where = (
+        "all clients' test examples, weighted by its label shares (valid, as clients differ in "
+        "labels alone)"
+        if summary["estimate"] == "pooled"
+        else "each client's own test split"
+    )
+    repeats = summary["repeats"]
+    lines = [
+        f"{len(fed)} clients, {int(fed.train.rows.numel())} training examples, "
+        f"{summary['parameters']:,} parameters" + (f", {repeats} repeats." if repeats > 1 else "."),
+        f"Accuracy: each client's model on {where}; means over clients. vs alone: points above "
+        "the model the client trains by itself. Better or worse off: an exact paired test at 90 % "
+        "says so; else undecided. Sent: parameters communicated, to and from all sampled clients "
+        "together.",
+    ]
+    if any("new_test" in s for s in summaries):
+        lines.append("New test: all clients' logits averaged, on everybody's test examples.")
+    if repeats == 1 and any(s["undecided"] for s in summaries):
+        lines.append("Fewer stay undecided with more test data: --repeats 5.")
+    return lines
+
+
+def show_clients(run: Run) -> None:
+    """Print a row for each client."""
+    rows: list[list[Cell]] = [
+        [
+            str(r["client"]),
+            "baseline" if run.is_baseline else verdict(r["verdict"]),
+            str(r["n_train"]),
+            str(r["n_test"]),
+            percent(r["accuracy"]),
+            percent(r["local_accuracy"]),
+            points(r["benefit"]),
+            span(r["low"], r["high"]),
+        ]
+        for r in run.clients
+    ]
+    print()
+    head = ["client", "verdict", "train", "test", "accuracy %", "alone %", "benefit", "test range"]
+    table(head, rows, left=2)

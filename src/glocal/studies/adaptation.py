@@ -1,0 +1,160 @@
+"""Clients of a finished run adapt what it left them; and what more could be done with that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from glocal.core import tree
+from glocal.core.errors import GlocalError
+from glocal.core.files import plain
+from glocal.core.progress import Report, silent
+from glocal.evaluation.communication import Traffic
+from glocal.evaluation.summary import Trial, against, client_table, summarise
+from glocal.experiment.adaptation import Public, techniques
+from glocal.experiment.adaptation_report import after
+from glocal.experiment.assembly import assembled
+from glocal.experiment.choice import CHOICE, choice
+from glocal.experiment.repeat import Repeat, judge, struck
+from glocal.experiment.result_files import result
+from glocal.experiment.run import Run
+from glocal.experiment.runner import Callbacks, baseline_of, run_seed
+from glocal.experiment.synthetic import load
+from glocal.runs.restore import Restored, restore
+from glocal.studies import retraining
+
+CARRIED = ("params_up", "params_down", "params_published", "traffic", "epsilon", "privacy")
+"""What the run's folder says and its models do not tell."""
+
+
+def adapt_runs(
+    folder: Path,
+    by: str = "best",
+    *,
+    again: bool = False,
+    without: bool = False,
+    public: Path | None = None,
+    device: str | None = None,
+    report: Report = silent,
+) -> tuple[dict[str, Run], dict[str, dict[str, Any]], dict[str, Any]]:
+    """Let the clients of every run in a folder adapt, and choose among what they have.
+
+    Returns:
+        The runs and the choice; by method, what else was asked for (``again``: the adapted models
+        averaged; ``without``: training without those who do better alone); and all of it as plain
+        data.
+    """
+    if (public is not None) != any(t.public for t in techniques(by)):
+        raise GlocalError(
+            "--public is for ewc(fisher=public), which --by does not have: add it or leave it out."
+            if public is not None
+            else "ewc(fisher=public) needs public data: give a file of examples with --public."
+        )
+    restored = restore(folder, device)
+    if without:
+        for run in restored:
+            # Raises now if it cannot be trained so.
+            retraining.among(run.trained.training, (0,))
+    runs: dict[str, Run] = {}
+    more: dict[str, dict[str, Any]] = {}
+    for old in restored:
+        name = old.files.method
+        with old.setup.threads():
+            examples = load(public, old.setup.fed) if public is not None else None
+            runs[name] = adapted(old, by, report, keep=again, public=examples)
+            more[name] = {"recorded": recorded(old, runs[name])}
+            if again:
+                more[name]["again"] = averaged_again(old, runs[name])
+            if without:
+                more[name]["without"] = trained_without(old, runs[name], report)
+    first = next(iter(runs.values()))
+    everybody = {**runs, CHOICE: choice(runs, restored[0].fed)}
+    about = {"settings": plain(first.settings), "more": plain(more)}
+    return everybody, more, {**result(everybody), **about}
+
+
+def adapted(
+    old: Restored,
+    by: str,
+    report: Report,
+    *,
+    keep: bool = False,
+    public: Public | None = None,
+) -> Run:
+    """The run, evaluated again as it stood and after its clients adapted."""
+    setup, files = old.setup, old.files
+    name = files.method
+    config, baseline = old.config, baseline_of(old.config)
+    alone = run_seed(config, baseline, old.fed, 0, Callbacks(report), setup=setup)
+    outcome, val = judge(old.trained, setup.fed)
+    tick = partial(report, f"{name}, adapting")
+    where = (setup.task, setup.fed, setup.engine)
+    models = old.trained.models
+    now = after(*where, techniques(by), models, setup.seed, public=public, keep=keep, tick=tick)
+    repeat = Repeat(
+        outcome=outcome,
+        traffic=Traffic(),
+        model={},
+        states={},
+        history=[],
+        published=0,
+        together=None,
+        engine=setup.engine.name,
+        model_name=setup.model_name,
+        parameters=tree.count(setup.task.params),
+        val_accuracy=val,
+        adapted=now,
+        trained=old.trained,
+        struck=struck(old.trained.training, setup, models, files.stopped),
+    )
+    run = assembled(replace(config, adapt=by), name, old.fed, [repeat], [alone])
+    run.summary.update({k: files.summary[k] for k in (*CARRIED, "rounds") if k in files.summary})
+    return run
+
+
+def recorded(old: Restored, run: Run) -> dict[str, Any]:
+    """How what was measured now compares with what the folder says."""
+    then, now = old.files.summary["accuracies"][0], run.summary["accuracies"][0]
+    apart = max(abs(a - b) for a, b in zip(then, now, strict=True))
+    return {"repeats": old.files.settings.repeats, "largest_difference": apart}
+
+
+def averaged_again(old: Restored, run: Run) -> dict[str, Any]:
+    """The adapted models' average: its figures, and how far it is from what clients had."""
+    (repeat,), (alone,) = run.repeats, run.baseline
+    models = repeat.adapted.models if repeat.adapted else None
+    assert models is not None
+    outcome = retraining.again(old.trained, models, old.setup.fed)
+    trial = Trial(old.fed, outcome, alone.outcome, Traffic())
+    rows = client_table([trial])
+    figures = summarise(rows, [trial])
+    kept = ("mean", "worst10", "better_off", "worse_off", "undecided", "accuracies")
+    return {
+        **{k: figures[k] for k in kept},
+        "gain": against(figures, run.summary),
+        "params_up": len(old.fed) * run.summary["parameters"],
+        "clients": [{k: row[k] for k in ("client", "accuracy", "verdict")} for row in rows],
+    }
+
+
+def trained_without(old: Restored, run: Run, report: Report) -> dict[str, Any]:
+    """The method without those who do better alone: the new model at them and at the others."""
+    (repeat,), (alone,) = run.repeats, run.baseline
+    removed = retraining.gain_nothing(repeat.val_accuracy, alone.val_accuracy)
+    kept = [k for k in range(len(old.fed)) if k not in removed]
+    names = [old.fed.names[k] for k in removed]
+    if not removed or not kept:
+        return {"removed": names, "groups": {}}
+    title, rounds = f"{old.files.method}, without {len(removed)}", old.trained.training.rounds
+    new = retraining.without(old.trained, removed, lambda p: report(title, p.round, rounds))
+    outcome, _ = judge(new, old.setup.fed)
+    groups = {"kept": kept, "removed": removed}
+    return {
+        "removed": names,
+        "groups": {
+            group: retraining.changed(old.fed, repeat.outcome, outcome, clients)
+            for group, clients in groups.items()
+        },
+    }

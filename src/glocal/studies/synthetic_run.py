@@ -1,0 +1,149 @@
+"""Every use of the synthetic data that a finished run made, tried from its folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from glocal.core.errors import GlocalError, unknown
+from glocal.core.files import plain
+from glocal.core.progress import Report, silent
+from glocal.core.validation import positive_integers
+from glocal.experiment import setup as setups
+from glocal.experiment.repeat import Trained
+from glocal.experiment.result_files import SCHEMA
+from glocal.experiment.runner import Callbacks, Federated, baseline_of, run_seed
+from glocal.experiment.synthetic import load
+from glocal.methods import resolve
+from glocal.runs.restore import Files, Restored, folders, read, restore
+from glocal.slots.method import as_plan
+from glocal.studies import synthetic_uses as uses
+
+FILE = "synthetic.safetensors"
+
+
+def try_uses(
+    folder: Path,
+    wanted: str,
+    *,
+    base: str = "fedavg",
+    rounds: int = 10,
+    fill: str = "own",
+    seed: int | None = None,
+    device: str | None = None,
+    report: Report = silent,
+) -> dict[str, Any]:
+    """Try some of :data:`glocal.studies.synthetic_uses.USES`, joined by ``+``; plain data.
+
+    ``base`` is what is trained with and without the synthetic data for so many ``rounds``.
+    """
+    positive_integers(rounds=rounds)
+    if fill not in uses.FILL:
+        raise unknown("--fill", fill, uses.FILL)
+    asked = [part.strip() for part in wanted.split("+")]
+    for name in asked:
+        if name not in uses.USES:
+            raise unknown("use", name, uses.USES)
+    (run,) = restore(maker(folder).folder, device)
+    config = replace(run.config, rounds=rounds, attack=None, validate_every=0)
+    config = config if seed is None else replace(config, seed=seed)
+    run = replace(run, config=config, setup=setups.make(config, run.fed, 0))
+    with run.setup.threads():
+        return _result(run, asked, base, fill, report)
+
+
+def maker(path: Path) -> Files:
+    """The finished run in a folder that made synthetic data; raises if there is not one."""
+    files = [read(folder) for folder in folders(path)]
+    makers = [f for f in files if not f.plan.stages[-1].method.server_half.sends_update]
+    if not makers:
+        raise GlocalError(
+            f"the run in {path} is of {files[0].method}, which makes no synthetic data: give the "
+            "folder of a run of fedevg, fedcgan or fedcvae."
+        )
+    if len(makers) > 1:
+        raise GlocalError(
+            f"several runs in {path} made synthetic data: give the folder of one, such as "
+            f"{makers[0].folder}."
+        )
+    if not (makers[0].folder / FILE).is_file():
+        raise GlocalError(
+            f"the run in {makers[0].folder} has no {FILE}: train it again with 'glocal run "
+            f"{makers[0].folder / 'settings.toml'}'."
+        )
+    return makers[0]
+
+
+def _result(
+    run: Restored, asked: list[str], base: str, fill: str, report: Report
+) -> dict[str, Any]:
+    setup, config, files = run.setup, run.config, run.files
+    x, y = load(files.folder / FILE, setup.fed)
+    alone = run_seed(config, baseline_of(config), run.fed, 0, Callbacks(report), setup=setup)
+    tried = _tried(run, asked, base, fill, (x, y), report)
+    return {
+        "schema": SCHEMA,
+        "data": plain(run.fed.describe),
+        "settings": {
+            "run": str(files.folder),
+            "method": files.method,
+            "base": base,
+            "rounds": config.rounds,
+            "seed": config.seed,
+            "fill": fill,
+            "model": setup.model_name,
+        },
+        "made": {
+            "examples": len(x),
+            "rounds": files.round,
+            "repeats": files.settings.repeats,
+            "attack": files.settings.attack,
+            "params_up": files.summary["params_up"],
+        },
+        "estimate": files.summary["estimate"],
+        "uses": {
+            name: plain(uses.figures(run.fed, use, alone.outcome)) for name, use in tried.items()
+        },
+    }
+
+
+def _tried(
+    run: Restored,
+    asked: list[str],
+    base: str,
+    fill: str,
+    examples: tuple[Tensor, Tensor],
+    report: Report,
+) -> dict[str, uses.Use]:
+    """Every use by the name that the table has for it."""
+    setup, config, took = run.setup, run.config, run.files.round
+    tried: dict[str, uses.Use] = {}
+    if "warm-start" in asked or "public" in asked:
+        training = Federated(base, as_plan(resolve(base))).check(config, setup)
+        if "warm-start" in asked:
+            begin = uses.start(training, *examples)
+            tick = partial(report, f"{base}, from two starts")
+            warm = uses.warm_start(training, begin, took, tick)
+            for r, use in warm.after.items():
+                tried[f"warm start: after round {r}"] = use
+            if warm.longer is not None:
+                tried[f"warm start: against {config.rounds + took} rounds"] = warm.longer
+            cold = warm.cold
+        else:
+            tick = partial(report, base)
+            begun = training.begin(setup.task.params)
+            cold = Trained(training, training.run(begun, lambda p: tick(p.round, config.rounds)))
+        if "public" in asked:
+            given = cold.models()
+            tried["public set: Fisher of ewc"] = uses.with_public_fisher(setup, given, *examples)
+            tried["public set: distillation"] = uses.distilled(setup, given, *examples)
+    if "fill-up" in asked:
+        tick = partial(report, "filled up")
+        tried[f"fill up: {fill} classes"] = uses.fill_up(
+            setup, baseline_of(config).client, *examples, classes=fill, tick=tick
+        )
+    return tried

@@ -1,0 +1,64 @@
+"""Where results go: files that cannot be written are noticed before anything is trained."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import typer
+
+from glocal.cli import app as cli
+
+NEEDED = {"privacy": ["--clients", "10"], "run": ["fedavg"], "adapt": ["."], "synthetic": ["."]}
+NEEDED |= {"resume": ["."]}
+
+
+def commands_with(option: str) -> Iterator[list[str]]:
+    """Every command that has the option, as it is typed."""
+
+    def below(command: click.Command, words: list[str]) -> Iterator[list[str]]:
+        if isinstance(command, click.Group):
+            for name, inner in command.commands.items():
+                yield from below(inner, [*words, name])
+        elif any(option in parameter.opts for parameter in command.params):
+            yield [*words, *NEEDED.get(words[-1], [])]
+
+    yield from below(typer.main.get_command(cli.app), [])
+
+
+def test_all_commands_are_seen() -> None:
+    assert len(list(commands_with("--json"))) == 18
+    assert len(list(commands_with("--picture"))) == 9
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--json", "nowhere/x.json", "the folder of --json nowhere/x.json does not exist"),
+        ("--json", ".", "--json . is a folder"),
+        ("--picture", "nowhere/x.png", "there is no folder nowhere for --picture"),
+        ("--picture", "x.jpg", "must be the name of a .png file"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_noticed_before_anything_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    option: str,
+    value: str,
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("glocal.data.load", lambda *_, **__: pytest.fail("data was loaded"))
+    for words in commands_with(option):
+        monkeypatch.setattr(sys, "argv", ["glocal", *words, option, value])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capsys.readouterr()
+        assert (stop.value.code, out) == (2, ""), words
+        assert says in err, words
+        assert err.count("\n") == 1, words
+    assert not list(tmp_path.iterdir())
