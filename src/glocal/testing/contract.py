@@ -37,7 +37,6 @@ from glocal.testing.watched import (
     Watch,
     anything_trained,
     round_inputs,
-    uplink_of,
     uplink_tree,
 )
 from glocal.training.checkpoint import packed, unpacked
@@ -240,7 +239,7 @@ class Contract:
         rule = "frozen when finished (vectorised)"
         for i, name in enumerate(self.training.fed.names):
             alone, kept = Vectorised().round(self.everybody.subset(slice(i, i + 1)))
-            with_others = uplink_tree(uplink_of(uplink, [i])), tree.row(states, [i])
+            with_others = uplink_tree(uplink.subset([i])), tree.row(states, [i])
             where = f"client {name}, by itself against with all others,"
             self.close(rule, f"{where} uplink", uplink_tree(alone), with_others[0])
             self.close(rule, f"{where} state", kept, with_others[1])
@@ -292,7 +291,7 @@ class Contract:
             rule = f"order does not matter ({engine.name})"
             uplink, states = self.together[engine.name]
             other, kept = engine.round(work)
-            self.close(rule, "uplink", uplink_tree(uplink_of(other, turned)), uplink_tree(uplink))
+            self.close(rule, "uplink", uplink_tree(other.subset(turned)), uplink_tree(uplink))
             self.close(rule, "client states", tree.row(kept, turned), states)
             after = self.reduce(self.before, other), self.reduce(self.before, uplink)
             self.close(rule, "server state", *after)
@@ -317,8 +316,8 @@ class Contract:
                 touched = replace(work, states=tree.map(lambda x, j=j: nudged(x, j), work.states))
                 other, _ = engine.round(touched)
                 now, then = (
-                    uplink_tree(uplink_of(other, others)),
-                    uplink_tree(uplink_of(uplink, others)),
+                    uplink_tree(other.subset(others)),
+                    uplink_tree(uplink.subset(others)),
                 )
                 what = f"with another state of client {name}, the other clients' uplink"
                 self.close(rule, what, now, then)

@@ -125,14 +125,3 @@ def uplink_tree(uplink: Uplink) -> Tree:
         "extra": uplink.extra,
         **loss,
     }
-
-
-def uplink_of(uplink: Uplink, chosen: list[int]) -> Uplink:
-    """The uplink of some of the cohort, in that order."""
-    return Uplink(
-        ids=uplink.ids[chosen],
-        n=uplink.n[chosen],
-        update=tree.row(uplink.update, chosen),
-        loss=None if uplink.loss is None else uplink.loss[chosen],
-        extra=tree.row(uplink.extra, chosen),
-    )
