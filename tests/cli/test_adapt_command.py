@@ -23,7 +23,7 @@ from glocal.evaluation.evaluate import Outcome
 from glocal.experiment.adaptation import adapt, techniques
 from glocal.experiment.adaptation_report import after, complexity
 from glocal.experiment.fit import fit
-from glocal.experiment.repeat import judge
+from glocal.experiment.repeat import evaluate_trained
 from glocal.experiment.run import Run
 from glocal.methods import resolve
 from glocal.report import adaptation as report
@@ -245,18 +245,18 @@ def test_again_is_the_plain_average_by_examples(run: Run) -> None:
     }
     found = further.averaged(models, torch.tensor(n))
     assert all(torch.allclose(found[name], mean[name], atol=1e-6) for name in mean)
-    judged = further.again(run.trained, models)
-    assert set(judged.chosen) == {"averaged"}
+    evaluated = further.again(run.trained, models)
+    assert set(evaluated.chosen) == {"averaged"}
     for k in range(len(n)):
         x, y = t.fed[k].test
         right = t.task.predict(mean, x).argmax(-1) == y
-        assert torch.equal(judged.own[k].bool(), right)
+        assert torch.equal(evaluated.own[k].bool(), right)
 
 
 def test_equal_models_are_their_average(run: Run) -> None:
     assert run.trained is not None
-    judged = further.again(run.trained, run.trained.models())
-    assert [o.tolist() for o in judged.own] == [o.tolist() for o in run.repeats[0].outcome.own]
+    evaluated = further.again(run.trained, run.trained.models())
+    assert [o.tolist() for o in evaluated.own] == [o.tolist() for o in run.repeats[0].outcome.own]
 
 
 def test_who_is_removed_never_trains(run: Run) -> None:
@@ -271,8 +271,8 @@ def test_who_is_removed_never_trains(run: Run) -> None:
     assert set(cohorts) == kept
     assert set(new.progress.clients.seen.nonzero().flatten().tolist()) == kept
     assert new.progress.round == 2
-    outcome, val = judge(new, ragged())
-    assert len(outcome.own) == len(val) == len(ragged())  # the removed are judged all the same
+    outcome, val = evaluate_trained(new, ragged())
+    assert len(outcome.own) == len(val) == len(ragged())  # the removed are evaluated all the same
 
 
 def test_without_nobody_it_is_the_same_training(run: Run) -> None:

@@ -284,7 +284,7 @@ def test_a_defect_is_code_1_without_a_traceback(glocal, monkeypatch):
     assert "Traceback" not in err
 
 
-def test_own_data_with_natural_clients_is_judged_on_own_splits(glocal):
+def test_own_data_with_natural_clients_is_evaluated_on_own_splits(glocal):
     _own_data("own.npz")
     code, out, _ = glocal("run", "fedavg", "--data", "own.npz", "--rounds", "2", "--out", "r")
     assert code == 0

@@ -118,7 +118,7 @@ def test_what_cannot_be_paired_is_refused() -> None:
         fairness_against(mine, summary(SOME[1][:2]))
 
 
-def judged(metric: str, low: float | None, high: float | None) -> dict[str, Any]:
+def evaluated(metric: str, low: float | None, high: float | None) -> dict[str, Any]:
     difference = 0.0 if low is None or high is None else (low + high) / 2
     one = {"value": 0.5, "difference": difference, "low": low, "high": high}
     return {"metric": metric, **dict.fromkeys(FIGURES, one)}
@@ -139,20 +139,22 @@ def judged(metric: str, low: float | None, high: float | None) -> dict[str, Any]
 )
 def test_which_way_is_better(metric: str, figure: str, up: str) -> None:
     down = {"better": "worse", "worse": "better"}[up]
-    assert direction(judged(metric, 0.01, 0.03), figure) == up
-    assert direction(judged(metric, -0.03, -0.01), figure) == down
-    assert direction(judged(metric, -0.01, 0.03), figure) == "undecided"
-    assert direction(judged(metric, 0.0, 0.0), figure) == "undecided"
-    assert direction(judged(metric, None, None), figure) == "undecided"
+    assert direction(evaluated(metric, 0.01, 0.03), figure) == up
+    assert direction(evaluated(metric, -0.03, -0.01), figure) == down
+    assert direction(evaluated(metric, -0.01, 0.03), figure) == "undecided"
+    assert direction(evaluated(metric, 0.0, 0.0), figure) == "undecided"
+    assert direction(evaluated(metric, None, None), figure) == "undecided"
 
 
 def test_in_words() -> None:
-    assert in_words("ditto", judged("accuracy", 0.01, 0.03)) == (
+    assert in_words("ditto", evaluated("accuracy", 0.01, 0.03)) == (
         "ditto: worst 10 % +2.0 (+1.0 … +3.0), better, at +2.0 (+1.0 … +3.0) of the mean, better."
     )
-    assert "worst 10 % +0.020 (+0.010 … +0.030), worse" in in_words("x", judged("ece", 0.01, 0.03))
+    assert "worst 10 % +0.020 (+0.010 … +0.030), worse" in in_words(
+        "x", evaluated("ece", 0.01, 0.03)
+    )
     assert "worst 10 % +0.0 (no interval), undecided" in in_words(
-        "x", judged("accuracy", None, None)
+        "x", evaluated("accuracy", None, None)
     )
 
 

@@ -244,7 +244,7 @@ def test_bad_input_is_refused() -> None:
 # --- repeats ------------------------------------------------------------------------------------
 
 
-def test_one_repeat_is_judge() -> None:
+def test_one_repeat_is_compare() -> None:
     correct, alone = np.array([1, 1, 0, 1.0]), np.array([0, 0, 0, 1.0])
     assert compare_repeats([(np.array([9, 4, 7, 1]), correct, alone, None)]) == compare(
         correct, alone

@@ -87,12 +87,12 @@ def test_on_own_data_where_more_than_labels_differ() -> None:
     assert summarise(rows, [trial(fed=fed(shift_only=False))])["estimate"] == "own"
 
 
-def test_sequences_are_judged_on_their_own() -> None:
+def test_sequences_are_evaluated_on_their_own() -> None:
     assert pool_is_valid(fed())
     assert not pool_is_valid(replace(fed(), y=torch.zeros(11, 4, dtype=torch.int64)))
 
 
-def test_a_client_whose_training_labels_nobody_tests_is_judged_by_all_its_labels() -> None:
+def test_a_client_whose_training_labels_nobody_tests_is_evaluated_by_all_its_labels() -> None:
     """Client b trains on class 2 alone, and the pool has 0, 0, 1: its own test example is the 1."""
     y = torch.tensor([0, 0, 0, 1, 2, 2, 0, 1, 0, 0, 1])
     odd = replace(fed(), y=y, y_train=y, classes=3)

@@ -112,7 +112,7 @@ def test_two_steps_a_round_by_hand(engine: Engine, rounds: int, w: float, v: flo
     assert float(state(done, 0)["v"]["w"]) == pytest.approx(v)
 
 
-def test_the_personal_model_is_judged() -> None:
+def test_the_personal_model_is_evaluated() -> None:
     training, done = trained("ditto(lam=0.6)", ENGINES[1])
     models = training.models(done)(torch.arange(len(training.fed)))
     assert list(models) == ["personal"]

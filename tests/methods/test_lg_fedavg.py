@@ -102,14 +102,14 @@ def test_private_layers_begin_where_the_warm_up_ended(engine: Engine) -> None:
     same(done.server["params"], {n: w[n] for n in HEAD})
     for k, private in own.items():
         same(state(done, k)["private"], private)
-    # Whoever comes now, or is judged without ever having come.
+    # Whoever comes now, or is evaluated without ever having come.
     local = training.method(done).client_half(training.task)
     same(training.make(done, local)(0)["private"], {n: ended[n] for n in BODY}, 1e-6)
     assert gap(whole_model(training.task, done.server), ended) > 1e-3
     never = next(k for k in range(6) if k not in own)
-    judged = training.models(done)(torch.tensor([never]))["assembled"]
+    evaluated = training.models(done)(torch.tensor([never]))["assembled"]
     expected = {**ended, **done.server["params"]}
-    same({n: p[0] for n, p in judged.items()}, expected, 1e-6)
+    same({n: p[0] for n, p in evaluated.items()}, expected, 1e-6)
 
 
 @both_engines

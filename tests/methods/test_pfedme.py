@@ -1,4 +1,4 @@
-"""pFedMe: the inner problem against its closed form, the outer step, who is judged with what."""
+"""pFedMe: the inner problem against its closed form, the outer step, who is evaluated with what."""
 
 from __future__ import annotations
 
@@ -93,17 +93,17 @@ def test_few_inner_steps_by_hand(engine: Engine) -> None:
 
 
 @both_engines
-def test_who_was_never_sampled_is_judged_with_a_theta_of_its_own(engine: Engine) -> None:
+def test_who_was_never_sampled_is_evaluated_with_a_theta_of_its_own(engine: Engine) -> None:
     training, done = on_bowls(f"pfedme(lam=2,lr=0.2,inner_lr=0.1,{SOLVE})", engine, sampled=1)
     ((sampled,),) = cohorts(training)
     w = float(done.server["params"]["w"])
-    judged = training.models(done)(torch.arange(3))
-    assert list(judged) == ["theta"]
+    evaluated = training.models(done)(torch.arange(3))
+    assert list(evaluated) == ["theta"]
     for k, (a, b) in enumerate(BOWLS):
         received = 1.0 if k == sampled else w
         theta = proximal(a, b, 2.0, received)
         assert abs(theta - w) > 1e-2
-        assert float(judged["theta"]["w"][k]) == pytest.approx(theta, abs=1e-6)
+        assert float(evaluated["theta"]["w"][k]) == pytest.approx(theta, abs=1e-6)
     # BatchedEvaluation is not taking part.
     assert done.clients.seen.tolist() == [k == sampled for k in range(3)]
     assert float(done.server["params"]["w"]) == w

@@ -56,9 +56,9 @@ def test_with_no_mixture_and_no_cosine_it_is_fedprox(engine: Engine, base: str, 
     training, done = trained(spec, engine, rounds=4)
     _, prox = trained(f"fedprox(mu={mu},{settings})", engine, rounds=4)
     same(done.server["params"], prox.server["params"], 1e-6)
-    judged = training.models(done)(torch.arange(6))
-    assert list(judged) == ["λ=0"]
-    same({n: p[2] for n, p in judged["λ=0"].items()}, done.server["params"], 1e-7)
+    evaluated = training.models(done)(torch.arange(6))
+    assert list(evaluated) == ["λ=0"]
+    same({n: p[2] for n, p in evaluated["λ=0"].items()}, done.server["params"], 1e-7)
     if mu == 0:
         _, avg = trained(f"fedavg({settings})", engine, rounds=4)
         same(done.server["params"], avg.server["params"], 1e-6)

@@ -403,7 +403,7 @@ def test_words_of_repeats_do_not_mix_the_first_with_a_mean() -> None:
     assert said.endswith("Mean accuracy over all repeats, on the clients' test data: 70.0 %.")
 
 
-def test_a_set_is_judged_on_the_central_test_data_where_there_is_some() -> None:
+def test_a_set_is_evaluated_on_the_central_test_data_where_there_is_some() -> None:
     class WithCentral:
         def __init__(self, fed: Federation) -> None:
             self.fed, self.central = fed, (fed.x[:5], fed.y[:5])

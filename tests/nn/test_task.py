@@ -317,7 +317,7 @@ def test_what_is_fine_passes() -> None:
 
 
 @pytest.mark.parametrize("engine", [Sequential(), Vectorised(), Vectorised(in_blocks=True)])
-def test_training_in_bfloat16_is_near_and_judging_is_single(engine: Engine) -> None:
+def test_training_in_bfloat16_is_near_and_evaluation_is_single(engine: Engine) -> None:
     fed = glocal.load("digits", clients=3)
     module = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
     ends = {}

@@ -218,7 +218,7 @@ def test_stages_begin_anew_and_have_no_bound() -> None:
         ("aaggff-d(transform=nromal)", {}, "did you mean 'normal'"),
     ],
 )
-def test_what_cannot_be_judged_is_refused_before_anyone_trains(
+def test_what_cannot_be_evaluated_is_refused_before_anyone_trains(
     monkeypatch: pytest.MonkeyPatch, spec: str, settings: dict[str, Any], says: str
 ) -> None:
     monkeypatch.setattr(Training, "one_round", lambda *_: pytest.fail("somebody trained"))

@@ -96,9 +96,11 @@ def test_the_first_round_starts_at_what_was_trained_on_the_examples(
     by_hand = training.begin(begin)
     assert all(torch.equal(by_hand.server["params"][k], begin[k]) for k in begin)
     training.one_round(by_hand)
-    from glocal.experiment.repeat import Trained, judge
+    from glocal.experiment.repeat import Trained, evaluate_trained
 
-    assert same(judge(Trained(training, by_hand), training.fed)[0], found.after[1].with_it)
+    assert same(
+        evaluate_trained(Trained(training, by_hand), training.fed)[0], found.after[1].with_it
+    )
     assert found.after[1].clients == tuple(range(5))
     alone = found.after[1].without
     figures = uses.figures(training.fed, found.after[1], alone)

@@ -407,7 +407,7 @@ def test_a_run_under_attack() -> None:
     assert math.isfinite(plain.summary["mean"])
 
 
-def test_an_attack_that_ends_the_training_is_judged_as_it_stood() -> None:
+def test_an_attack_that_ends_the_training_is_evaluated_as_it_stood() -> None:
     found = glocal.fit(
         "fedavg",
         ragged(),

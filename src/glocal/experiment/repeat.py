@@ -87,7 +87,7 @@ def contents(store: ClientStore, *, final: bool = False) -> tuple[Tree, ClientSt
     return {"ids": ids, **(store.rows if final and store.rows else store.saved()[1])}, None
 
 
-def judge(trained: Trained, fed: Federation) -> tuple[Outcome, Tensor]:
+def evaluate_trained(trained: Trained, fed: Federation) -> tuple[Outcome, Tensor]:
     """What every client's model does on ``fed``, and their validation accuracies.
 
     An attack may have changed the training data: clients are evaluated on their own data.

@@ -27,7 +27,7 @@ from glocal.experiment import setup as setups
 from glocal.experiment.adaptation_report import after
 from glocal.experiment.config import Config
 from glocal.experiment.fingerprint import digest
-from glocal.experiment.repeat import Repeat, Trained, contents, judge, struck
+from glocal.experiment.repeat import Repeat, Trained, contents, evaluate_trained, struck
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import made
 from glocal.methods import resolve
@@ -174,7 +174,7 @@ class Federated:
 
         done, stopped = _rounds(training, on_round, keeper)
         trained = Trained(training, done)
-        outcome, val_accuracy = judge(trained, setup.fed)
+        outcome, val_accuracy = evaluate_trained(trained, setup.fed)
         adapted = None
         if config.adapt is not None:
             what = title(config, f"{self.name}, adapting", setup.repeat)

@@ -17,7 +17,7 @@ from glocal.experiment.adaptation import Public, techniques
 from glocal.experiment.adaptation_report import after
 from glocal.experiment.assembly import assembled
 from glocal.experiment.choice import CHOICE, choice
-from glocal.experiment.repeat import Repeat, judge, struck
+from glocal.experiment.repeat import Repeat, evaluate_trained, struck
 from glocal.experiment.result_files import result
 from glocal.experiment.run import Run
 from glocal.experiment.runner import Callbacks, baseline_of, run_seed
@@ -88,7 +88,7 @@ def adapted(
     name = files.method
     config, baseline = old.config, baseline_of(old.config)
     alone = run_seed(config, baseline, old.fed, 0, Callbacks(report), setup=setup)
-    outcome, val = judge(old.trained, setup.fed)
+    outcome, val = evaluate_trained(old.trained, setup.fed)
     tick = partial(report, f"{name}, adapting")
     where = (setup.task, setup.fed, setup.engine)
     models = old.trained.models
@@ -149,7 +149,7 @@ def trained_without(old: Restored, run: Run, report: Report) -> dict[str, Any]:
         return {"removed": names, "groups": {}}
     title, rounds = f"{old.files.method}, without {len(removed)}", old.trained.training.rounds
     new = retraining.without(old.trained, removed, lambda p: report(title, p.round, rounds))
-    outcome, _ = judge(new, old.setup.fed)
+    outcome, _ = evaluate_trained(new, old.setup.fed)
     groups = {"kept": kept, "removed": removed}
     return {
         "removed": names,

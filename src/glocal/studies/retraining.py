@@ -1,7 +1,7 @@
 """Beyond adaptation: average what clients adapted, and train without those who gain nothing.
 
 Yu, Bagdasaryan, Shmatikov: *Salvaging federated learning by local adaptation*, 2020, sections 7.3
-and 7.4. With A_k what client k adapted and n_k its training examples, *again* judges the one model
+and 7.4. With A_k what client k adapted and n_k its training examples, *again* evaluates one model
 
     Σ_k n_k A_k / Σ_k n_k
 
@@ -9,7 +9,7 @@ at every client. *Without* trains anew, from the same start and with the same se
 clients to whom the federated model is worth at least as much as the one they train alone.
 
 Departure: who gains nothing is found on validation data. The paper looks at the test data that it
-judges with afterwards, and by such a choice those who stay look better than they are.
+evaluates with afterwards, and by such a choice those who stay look better than they are.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def averaged(models: Params, n: Tensor) -> Params:
 
 
 def again(trained: Trained, models: Params, fed: Federation | None = None) -> Outcome:
-    """The average of what clients adapted (``models``, stacked), judged at every client."""
+    """The average of what clients adapted (``models``, stacked), evaluated at every client."""
     t = trained.training
     fed = t.fed if fed is None else fed
     average = averaged(models, fed.train.counts())

@@ -38,7 +38,7 @@ from glocal.evaluation.summary import Trial, client_table
 from glocal.evaluation.synthetic_data import train_classifier
 from glocal.experiment.adaptation import Technique, distill, ewc
 from glocal.experiment.adaptation_report import after, compose
-from glocal.experiment.repeat import Trained, judge
+from glocal.experiment.repeat import Trained, evaluate_trained
 from glocal.experiment.setup import Setup, measured
 from glocal.methods.local import LocalTraining
 from glocal.studies.retraining import changed
@@ -114,7 +114,7 @@ def _rounds(
     def look(done: Progress) -> None:
         tick(done.round)
         if done.round in (1, training.last):
-            outcomes[done.round] = judge(Trained(training, done), training.fed)[0]
+            outcomes[done.round] = evaluate_trained(Trained(training, done), training.fed)[0]
 
     progress = training.run(training.begin(begin), look)
     return Trained(training, progress), outcomes
