@@ -24,8 +24,8 @@ demo: $(READY) ## the main job on embedded data: who is better off than alone?
 test: $(READY) ## all tests, on all cores, with coverage
 	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
 
-test-compiled: $(READY) ## every method with its steps compiled; needs a C++ compiler
-	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/engines/test_compiled.py
+test-compiled: $(READY) ## what compiles steps, every method among it; needs a C++ compiler
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/engines
 
 check: $(READY) ## format, lint, types
 	$(BIN)/ruff format --check .

@@ -5,14 +5,23 @@ One thread a test process: threads of several processes on few cores wait for ea
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 torch.set_num_threads(1)
+
+
+def compiles(test: Any) -> Any:
+    """Mark a test that needs a C++ compiler and seconds of it: ``make test-compiled`` runs it."""
+    without = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+    return pytest.mark.slow(without(test))
+
 
 Command = Callable[..., tuple[int, str, str]]
 

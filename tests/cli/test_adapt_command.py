@@ -220,7 +220,8 @@ def run() -> Run:
 def test_the_models_that_are_kept_are_those_chosen(run: Run) -> None:
     assert run.trained is not None
     t, given = run.trained.training, run.trained.models()
-    wanted = techniques("freeze-base(lr=0.5)+distill(lr=1.0)+fine-tune(lr=0.5)")
+    spec = "freeze-base(lr=0.5,max_epochs=9)+distill(lr=1.0,max_epochs=9)"
+    wanted = techniques(f"{spec}+fine-tune(lr=0.5,max_epochs=9)")
     where = (t.task, t.fed, t.engine)
     found = after(*where, wanted, run.trained.models, 0, keep=True)
     assert "fine-tune" in found.by

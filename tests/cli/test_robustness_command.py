@@ -26,7 +26,7 @@ from glocal.studies.robustness import NO_ATTACK
 from glocal.training import attacks
 
 FEW = ["--clients", "6", "--rounds", "2", "--model", "mlp(8)", "--partition", "iid"]
-FEW += ["--baseline", "local(max_epochs=2)", "--jobs", "1"]
+FEW += ["--baseline", "local(lr=0.1, max_epochs=2)", "--jobs", "1"]
 
 
 @pytest.fixture
@@ -82,7 +82,11 @@ def test_processes_give_the_same_and_know_the_yardsticks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     few: dict[str, Any] = {"clients": 6, "rounds": 1, "model": "mlp(4)", "repeats": 2}
-    few |= {"baseline": "local(max_epochs=1)", "attack": "sign-flip(share=0.2)"}
+    few |= {
+        "engine": "sequential",
+        "baseline": "local(lr=0.1, max_epochs=1)",
+        "attack": "sign-flip(share=0.2)",
+    }
     one, two = Config(**few, jobs=1), Config(**few, jobs=2)
     fed = one.federation()
     ((_, first),) = train_all(["fedavg"], one, fed)

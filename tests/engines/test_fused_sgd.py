@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import toys
+from conftest import compiles
 from glocal.core import rng
 from glocal.data import federation
 from glocal.engines import CohortRound, Sequential, Vectorised
@@ -200,7 +200,7 @@ def dense(build: Callable[[], nn.Module] = layers) -> CohortRound:
     )
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@compiles
 @pytest.mark.parametrize("narrow", [True, False])
 def test_a_compiled_step_adds_in_place(
     narrow: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -219,7 +219,7 @@ def test_a_compiled_step_adds_in_place(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@compiles
 @pytest.mark.parametrize("narrow", [True, False])
 @pytest.mark.parametrize("build", [LowRank, Centred])
 def test_compiled_steps_of_unusual_models(
@@ -236,7 +236,7 @@ def test_compiled_steps_of_unusual_models(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@compiles
 def test_where_it_is_not_known_how_steps_are_compiled_all_the_same(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

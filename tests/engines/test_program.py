@@ -14,6 +14,7 @@ from test_engines import work
 from torch.func import vmap
 
 import toys
+from conftest import compiles
 from glocal import engines
 from glocal.core import rng, tree
 from glocal.core.errors import ClientError
@@ -154,7 +155,7 @@ def test_large_dense_models_are_compiled_or_trained_one_by_one(
     assert "no compiler" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@compiles
 def test_large_dense_models_are_compiled_where_the_run_is_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -260,7 +261,7 @@ def test_a_compiled_step_is_the_same_step(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@compiles
 def test_what_takes_minutes_to_compile_is_announced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -369,7 +370,7 @@ def test_a_block_fits_the_cache_or_is_one_client(cohort: int, size: int, wide: i
     assert cached(cohort, size) == wide
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@compiles
 def test_blocks_on_threads_are_the_same_blocks(
     two_threads: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -396,7 +397,7 @@ def two_phases() -> Local:
     return base.replace(phases=(Phase("long", 3, base.step), Phase("short", 1, base.step)))
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@compiles
 def test_a_later_phase_is_compiled_at_its_own_first_step(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

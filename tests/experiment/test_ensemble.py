@@ -208,7 +208,7 @@ def test_the_command_adds_a_column(
     monkeypatch.chdir(tmp_path)
     quick = ["--rounds", "2", "--clients", "4", "--baseline", "local(lr=0.1, max_epochs=2)"]
     for extra in ([], ["--new-test"]):
-        words = ["compare", "local", "fedavg", *quick, *extra, "--json", "a.json"]
+        words = ["compare", quick[-1], "fedavg", *quick, *extra, "--json", "a.json"]
         monkeypatch.setattr(sys, "argv", ["glocal", *words])
         with pytest.raises(SystemExit) as stop:
             cli.main()

@@ -99,7 +99,7 @@ def test_a_second_signal_stops_at_once_and_nothing_is_lost(
 
 
 def test_a_comparison_is_resumed_as_one(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ("compare", "local", "fedavg", "fedprox(mu=0.1)", "--repeats", "2", "--choose")
+    words = ("compare", ALONE, "fedavg", "fedprox(mu=0.1)", "--repeats", "2", "--choose")
     words = (*words, "--against", "fedavg", *SMALL)
     code, table, _ = command(*words, "--out", "whole")
     assert code == 0
@@ -113,7 +113,7 @@ def test_a_comparison_is_resumed_as_one(command: Command, monkeypatch: pytest.Mo
     assert code == 0
     assert again == table.replace("Run folder: whole", "Run folder: a")
     assert same(Path("whole"), Path("a"), ["result.json", "comparison.toml"])
-    for method in ("local", "fedavg", "fedprox_mu=0.1"):
+    for method in ("local_lr=0.1,max_epochs=3", "fedavg", "fedprox_mu=0.1"):
         assert same(Path("whole") / method, Path("a") / method)
     assert not list(Path("a").rglob("checkpoints"))
 
