@@ -32,13 +32,13 @@ from glocal.core.progress import Report, print_note
 from glocal.data.federation import Federation
 from glocal.experiment.config import Config
 from glocal.experiment.repeat import Repeat
+from glocal.experiment.restored import restored
 from glocal.experiment.runner import (
     Callbacks,
     Line,
     LocalOnly,
     Runner,
     baseline_of,
-    restored,
     run_seed,
     runner_of,
 )

@@ -6,18 +6,15 @@ server (the local baseline is one), and :class:`Federated`. :func:`run_seed` run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-
-from torch import Tensor
 
 from glocal.core import tree
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.core.progress import Report, silent
-from glocal.core.types import Params, Tree
 from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
 from glocal.evaluation.communication import Traffic, published
@@ -36,7 +33,6 @@ from glocal.slots.method import Method, Plan, as_plan
 from glocal.slots.server_half import whole_model
 from glocal.training.checkpoint import Keeper, Keeping, packed, reclaim, unpacked
 from glocal.training.client_state.placement import Storage
-from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Progress, Training
 from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
 
@@ -289,51 +285,6 @@ def memory_needed(
         )
     except Exception:  # whatever a user's method raises
         return None
-
-
-def restored(runner: Runner, config: Config, setup: Setup, repeat: Repeat) -> Repeat:
-    """A repeat that came without its training, with it again, to be evaluated further."""
-    if isinstance(runner, LocalOnly):
-        return repeat
-    training = runner.check(config, setup)
-    states = dict(repeat.states)
-    ids = states.pop("ids")
-    stages = [line.get("stage") for line in repeat.history]
-    progress = progress_of(training, repeat.model, ids, states, len(stages), stages)
-    progress = replace(progress, traffic=repeat.traffic, history=repeat.history)
-    return replace(repeat, trained=Trained(training, progress))
-
-
-def progress_of(
-    training: Training,
-    model: Params,
-    ids: Tensor,
-    states: Tree,
-    rounds: int,
-    stages: Sequence[str | None],
-) -> Progress:
-    """Where a training stood, from the server's model, the clients' states and its rounds' stages.
-
-    What the server kept for itself (an optimiser's state, a weighting's, the count of its privacy)
-    is not restored: this can be evaluated, adapted and trained anew, but not resumed.
-    """
-    task, device = training.task, training.fed.x.device
-    stage, began = _stage(training.plan, stages)
-    placed: Params = tree.to({k: model[k] for k in task.names}, device)
-    method = training.plan.stages[stage].method
-    begun = method.begin(task, placed, training.setting)
-    clients = ClientStore(len(training.fed), device)
-    progress = Progress(begun, clients, Traffic(), stage, began, rounds)
-    progress.clients = training.store(progress).filled(ids, states)
-    return progress
-
-
-def _stage(plan: Plan, stages: Sequence[str | None]) -> tuple[int, int]:
-    """The stage of the last round, and the rounds before it: a goal may not have been reached."""
-    names = [stage.name for stage in plan.stages]
-    if len(names) == 1 or not stages:
-        return 0, 0
-    return names.index(str(stages[-1])), sum(name != stages[-1] for name in stages)
 
 
 def title(config: Config, what: str, repeat: int) -> str:

@@ -25,8 +25,9 @@ from glocal.data.federation import Federation
 from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
 from glocal.experiment.repeat import Trained
+from glocal.experiment.restored import progress_of
 from glocal.experiment.result_files import SCHEMA
-from glocal.experiment.runner import Federated, Runner, progress_of, runner_of
+from glocal.experiment.runner import Federated, Runner, runner_of
 from glocal.experiment.setup import Setup
 from glocal.methods import resolve
 from glocal.runs.folder import COMPARISON, unfinished
