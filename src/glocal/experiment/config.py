@@ -234,7 +234,8 @@ class Config:
             if each.metadata["group"] in ("Data", "Output") or each.name in ("jobs", "public"):
                 continue
             if each.name in RECORDED or value != each.default:
-                named[each.name] = value if isinstance(value, str | int | float) else str(value)
+                plain = isinstance(value, str | int | float)
+                named[each.name] = value if plain else getattr(value, "spec", type(value).__name__)
         return named
 
 

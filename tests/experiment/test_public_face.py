@@ -1,0 +1,198 @@
+"""What users bring and take out: own methods by name, objects for strings, models, frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import glocal
+from glocal.core.errors import GlocalError
+from glocal.data.federation import Federation
+from glocal.engines import Sequential
+from glocal.experiment.adaptation import techniques
+from glocal.methods import registry
+from glocal.methods.ditto import ditto
+from glocal.methods.fedavg import fedavg
+from glocal.slots.method import Method
+from glocal.training.attacks import parse
+
+QUICK: dict[str, Any] = {
+    "rounds": 2,
+    "model": "mlp(8)",
+    "baseline": "local(lr=0.1, max_epochs=1)",
+    "progress": False,
+}
+
+OWN = """
+import torch
+from glocal.methods.fedavg import fedavg
+from glocal.slots.aggregation import Combine
+
+
+def slow(*, strength: float = 0.1):
+    return fedavg(lr=strength)
+
+
+def half() -> Combine:
+    def combine(updates, p):
+        return {k: 0.5 * torch.einsum("k,k...->...", p.to(u), u) for k, u in updates.items()}
+
+    return Combine("half", combine)
+"""
+
+
+@pytest.fixture(scope="module")
+def fed() -> Federation:
+    return glocal.load("digits", clients=4)
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(OWN)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_registered() -> Iterator[None]:
+    before = registry.registered()
+    yield
+    registry._REGISTERED.clear()
+    registry._REGISTERED.update(before)
+
+
+def slow(*, strength: float = 0.1) -> Method:
+    return fedavg(lr=strength)
+
+
+def test_a_registered_method_is_what_it_makes(fed: Federation) -> None:
+    glocal.register("slow", slow)
+    assert "slow" in glocal.list_methods()
+    run, same = (glocal.fit(m, fed, **QUICK) for m in ("slow(strength=0.05)", "fedavg(lr=0.05)"))
+    assert run.clients == same.clients
+    assert glocal.fit("slow(strength=0.05)+median", fed, **QUICK).clients != same.clients
+
+
+def test_functions_in_a_file_need_no_registration(fed: Federation, own: Path) -> None:
+    run = glocal.fit("own.py:slow(strength=0.05)+own.py:half", fed, **QUICK)
+    whole = glocal.fit("fedavg(lr=0.05)", fed, **QUICK)
+    assert run.method == "own.py:slow(strength=0.05)+own.py:half"
+    assert run.clients != whole.clients
+    half = glocal.fit("own.py:half(lr=0.05)", fed, **QUICK)  # a component as a base
+    assert half.clients == run.clients
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("own.py:missing", "own.py has no class or function missing: check the name"),
+        ("none.py:slow", "there is no file 'none.py' for the method slow"),
+        ("own.py:slow(strength=fast)", "strength must be a number"),
+        ("fedavg+own.py:slow", "is a method of its own and cannot"),
+    ],
+)
+def test_own_specs_that_make_no_sense(own: Path, spec: str, said: str) -> None:
+    with pytest.raises(GlocalError, match=said):
+        glocal.fit(spec, glocal.load("digits", clients=2), **QUICK)
+
+
+def test_what_cannot_be_registered() -> None:
+    for name, make, said in [
+        ("fedavg", slow, "fedavg is the name of something else"),
+        ("two words", slow, "write it like"),
+        ("odd", lambda needed: needed, "what odd makes cannot be told"),
+    ]:
+        with pytest.raises(GlocalError, match=said):
+            glocal.register(name, make)
+    with pytest.raises(GlocalError, match="unknown slot 'wieghting'"):
+        glocal.register("odd", slow, slot="wieghting")
+
+
+def test_objects_are_taken_where_strings_are(fed: Federation) -> None:
+    objects = glocal.fit(
+        ditto(lam=0.5),
+        fed,
+        engine=Sequential(),
+        attack=parse("sign-flip(share=0.3)"),
+        adapt=techniques("fine-tune(max_epochs=1)"),
+        **QUICK,
+    )
+    strings = glocal.fit(
+        "ditto(lam=0.5)",
+        fed,
+        engine="sequential",
+        attack="sign-flip(share=0.3)",
+        adapt="fine-tune(max_epochs=1)",
+        **QUICK,
+    )
+    assert objects.clients == strings.clients
+    assert objects.settings["attack"] == strings.settings["attack"]
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "ditto", "fedper", "local(lr=0.1, max_epochs=1)"])
+def test_a_clients_model_predicts_as_it_was_evaluated(fed: Federation, spec: str) -> None:
+    run = glocal.fit(spec, fed, **QUICK)
+    for number, name in enumerate(fed.names):
+        model = run.client_model(name)
+        x, y = fed[number].test
+        accuracy = float((model.predict(x) == y).double().mean())
+        assert accuracy == pytest.approx(run.clients[number]["own_accuracy"])
+        assert model.logits(x).shape == (len(x), fed.classes)
+    with pytest.raises(GlocalError, match="unknown client 'nobody'"):
+        run.client_model("nobody")
+
+
+def test_the_servers_module_has_the_servers_weights(fed: Federation) -> None:
+    run = glocal.fit("fedavg", fed, **QUICK)
+    module = run.module()
+    assert all(torch.equal(p, run.model[name]) for name, p in module.named_parameters())
+    with pytest.raises(GlocalError, match="has no server"):
+        glocal.fit("local(lr=0.1, max_epochs=1)", fed, **QUICK).module()
+
+
+def test_frames_have_a_row_for_each_client_and_each_method(fed: Federation) -> None:
+    done = glocal.compare(["local(lr=0.1, max_epochs=1)", "fedavg"], fed, **QUICK)
+    assert list(done.to_frame()["method"]) == list(done)
+    frame = done["fedavg"].to_frame()
+    assert list(frame["client"]) == list(fed.names)
+    assert list(frame["accuracy"]) == done["fedavg"].clients["accuracy"]
+
+
+def test_compare_is_fit_of_each(fed: Federation, tmp_path: Path) -> None:
+    done = glocal.compare({"a": fedavg(lr=0.1), "b": "ditto"}, fed, against="a", **QUICK)
+    assert done["a"].clients == glocal.fit("fedavg(lr=0.1)", fed, **QUICK).clients
+    assert done["b"].clients == glocal.fit("ditto", fed, **QUICK).clients
+    assert "a" in done["b"].summary["against"]
+    done.save(tmp_path / "saved")
+    assert (tmp_path / "saved" / "result.json").is_file()
+    assert (tmp_path / "saved" / "2-b" / "final.safetensors").is_file()
+    with pytest.raises(GlocalError, match="is not empty"):
+        done.save(tmp_path / "saved")
+    with pytest.raises(GlocalError, match="c is not among the methods"):
+        glocal.compare(["fedavg"], fed, against="c", **QUICK)
+
+
+def test_processes_give_the_same_models(fed: Federation) -> None:
+    """Also of a method that only this process has registered."""
+    glocal.register("slow", slow)
+    one, two = (glocal.compare(["slow", "ditto"], fed, jobs=j, **QUICK) for j in (1, 2))
+    for method in one:
+        assert one[method].clients == two[method].clients
+        a, b = (done[method].client_model(1).module.state_dict() for done in (one, two))
+        assert all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_what_cannot_be_sent_to_a_process_is_refused(fed: Federation) -> None:
+    with pytest.raises(GlocalError, match="cannot be sent to other processes"):
+        glocal.compare({"a": fedavg(), "b": fedavg()}, fed, jobs=2, **QUICK)
+
+
+def test_settings_of_data_do_not_go_with_a_federation(fed: Federation) -> None:
+    with pytest.raises(GlocalError, match="clients says how data is loaded"):
+        glocal.fit("fedavg", fed, clients=3)
+    with pytest.raises(GlocalError, match="unknown setting 'round': did you mean 'rounds'"):
+        glocal.fit("fedavg", fed, round=3)
