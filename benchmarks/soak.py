@@ -22,7 +22,7 @@ import torch
 import glocal
 from glocal.experiment.config import Config
 from glocal.experiment.runner import Callbacks, run_seed, runner_of
-from glocal.training.checkpoint import Keeping
+from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.loop import Progress
 
 METHODS = ("fedavg", "ditto", "scaffold")
@@ -59,7 +59,7 @@ def soaked(spec: str, engine: str, model: str, rounds: int) -> None:
     order = Config(model=model, rounds=rounds, fraction=0.5, engine=engine, validate_every=50)
     fed = glocal.load("digits", clients=20)
     with tempfile.TemporaryDirectory() as folder:
-        keeping = Keeping(Path(folder), every=1, stop=lambda: False)
+        keeping = CheckpointPolicy(Path(folder), every=1, stop=lambda: False)
         run_seed(order, runner_of(spec, spec), fed, 0, Callbacks(on_round=look), keeping)
     figures = ", ".join(f"{mb / 1e6:.1f}" for mb in seen.values())
     print(f"{spec}, {engine}: MB every {EVERY} rounds: {figures}")

@@ -11,7 +11,7 @@ from torch import nn
 
 from glocal.experiment.config import Config
 from glocal.experiment.runner import Callbacks, run_seed, runner_of
-from glocal.training.checkpoint import Keeping
+from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.loop import Progress
 from toys import images, seeded
 
@@ -44,6 +44,6 @@ def test_no_tensor_stays_behind(tmp_path: Path, spec: str, engine: str) -> None:
         engine=engine,
         validate_every=10,
     )
-    keeping = Keeping(tmp_path, every=10, stop=lambda: False)
+    keeping = CheckpointPolicy(tmp_path, every=10, stop=lambda: False)
     run_seed(order, runner_of(spec, spec), images(), 0, Callbacks(on_round=look), keeping)
     assert seen[40] == seen[10]

@@ -21,7 +21,7 @@ from glocal.core.errors import GlocalError
 from glocal.core.progress import silent
 from glocal.evaluation.evaluate import Outcome
 from glocal.experiment.adaptation import adapt, techniques
-from glocal.experiment.adaptation_report import after, complexity
+from glocal.experiment.adaptation_report import adapt_clients, complexity
 from glocal.experiment.fit import fit
 from glocal.experiment.repeat import evaluate_trained
 from glocal.experiment.run import Run
@@ -223,7 +223,7 @@ def test_the_models_that_are_kept_are_those_chosen(run: Run) -> None:
     spec = "freeze-base(lr=0.5,max_epochs=9)+distill(lr=1.0,max_epochs=9)"
     wanted = techniques(f"{spec}+fine-tune(lr=0.5,max_epochs=9)")
     where = (t.task, t.fed, t.engine)
-    found = after(*where, wanted, run.trained.models, 0, keep=True)
+    found = adapt_clients(*where, wanted, run.trained.models, 0, keep=True)
     assert "fine-tune" in found.by
     assert found.models is not None
     each = {w.name: adapt(*where, w, given, 0).models for w in wanted}
@@ -231,7 +231,7 @@ def test_the_models_that_are_kept_are_those_chosen(run: Run) -> None:
         chosen = given if name == "none" else each[name]
         for leaf, want in zip(tree.leaves(found.models), tree.leaves(chosen), strict=True):
             assert torch.equal(leaf[k], want[k])
-    assert after(*where, wanted[:1], run.trained.models, 0).models is None
+    assert adapt_clients(*where, wanted[:1], run.trained.models, 0).models is None
 
 
 def test_again_is_the_plain_average_by_examples(run: Run) -> None:

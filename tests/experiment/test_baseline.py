@@ -16,7 +16,7 @@ from glocal.data.split import Split
 from glocal.engines import Engine, Sequential, Vectorised
 from glocal.engines.batching import plan
 from glocal.experiment import baseline
-from glocal.experiment.baseline import measure
+from glocal.experiment.baseline import train_baseline
 from glocal.methods import resolve
 from glocal.methods.local import LocalTraining, local
 from glocal.nn.task import Task
@@ -99,7 +99,7 @@ def search(
 def test_the_best_rate_and_epoch_on_validation_data(engine: Engine) -> None:
     fed = noisy()
     settings = alone(momentum=0.5, max_epochs=16, patience=1)
-    yard = measure(task(), fed, engine, settings, SEED)
+    yard = train_baseline(task(), fed, engine, settings, SEED)
     for k in range(len(fed)):
         rate, epoch, accuracy, model = search(fed, k, (0.05, 0.5), 1)
         assert float(yard.rate[k]) == pytest.approx(rate)
@@ -123,7 +123,7 @@ def test_clients_do_not_know_of_each_other(engine: Engine) -> None:
     fewer = replace(
         fed, names=fed.names[:3], train=first(fed.train), val=first(fed.val), test=first(fed.test)
     )
-    all_, some = (measure(task(), f, engine, alone(), SEED) for f in (fed, fewer))
+    all_, some = (train_baseline(task(), f, engine, alone(), SEED) for f in (fed, fewer))
     assert torch.equal(all_.epoch[:3], some.epoch)
     assert torch.equal(all_.rate[:3], some.rate)
     for name, leaf in some.models.rows.items():
@@ -132,9 +132,9 @@ def test_clients_do_not_know_of_each_other(engine: Engine) -> None:
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     fed, ticks = ragged(), []
-    whole = measure(task(), fed, Vectorised(), alone(), SEED)
+    whole = train_baseline(task(), fed, Vectorised(), alone(), SEED)
     monkeypatch.setattr(baseline, "BLOCK_BYTES", 4 * tree.count(task().params) * 2 * 3 * 2)
-    parts = measure(task(), fed, Vectorised(), alone(), SEED, lambda *t: ticks.append(t))
+    parts = train_baseline(task(), fed, Vectorised(), alone(), SEED, lambda *t: ticks.append(t))
     assert torch.equal(parts.epoch, whole.epoch)
     torch.testing.assert_close(
         parts.models.rows["0.bias"], whole.models.rows["0.bias"], rtol=1e-4, atol=1e-5
@@ -146,28 +146,28 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
 def test_a_rate_that_is_too_high_is_dropped(engine: Engine) -> None:
-    yard = measure(linear(), ragged(), engine, alone(grid=(1e38, 0.1)), SEED)
+    yard = train_baseline(linear(), ragged(), engine, alone(grid=(1e38, 0.1)), SEED)
     assert yard.rate.tolist() == pytest.approx([0.1] * 6)
     assert all(bool(leaf.isfinite().all()) for leaf in yard.models.rows.values())
-    same = measure(linear(), ragged(), engine, alone(grid=(0.1,)), SEED)
+    same = train_baseline(linear(), ragged(), engine, alone(grid=(0.1,)), SEED)
     assert torch.equal(yard.epoch, same.epoch)
 
 
 def test_if_all_are_too_high_the_client_is_named() -> None:
     message = r"client 0 cannot train alone: its loss is not finite at rates 1e\+38.*lower ones"
     with pytest.raises(ClientError, match=message):
-        measure(linear(), ragged(), Vectorised(), alone(grid=(1e38,)), SEED)
+        train_baseline(linear(), ragged(), Vectorised(), alone(grid=(1e38,)), SEED)
 
 
 def test_test_data_has_no_say() -> None:
     fed, other = ragged(), ragged()
     other.x[other.test.rows] = torch.nan
-    a, b = (measure(task(), f, Vectorised(), alone(), SEED) for f in (fed, other))
+    a, b = (train_baseline(task(), f, Vectorised(), alone(), SEED) for f in (fed, other))
     assert torch.equal(a.models.rows["0.weight"], b.models.rows["0.weight"])
 
 
 def test_the_seed_decides() -> None:
-    a, b, c = (measure(task(), ragged(), Vectorised(), alone(), s) for s in (1, 1, 2))
+    a, b, c = (train_baseline(task(), ragged(), Vectorised(), alone(), s) for s in (1, 1, 2))
     assert torch.equal(a.models.rows["0.weight"], b.models.rows["0.weight"])
     assert not torch.equal(a.models.rows["0.weight"], c.models.rows["0.weight"])
 

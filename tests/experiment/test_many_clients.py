@@ -17,8 +17,8 @@ from glocal.core.errors import GlocalError
 from glocal.core.types import Tree
 from glocal.experiment import baseline, repeat, setup
 from glocal.experiment.config import Order
-from glocal.training.checkpoint import Keeping
-from glocal.training.checkpoint_files import Series
+from glocal.training.checkpoint import CheckpointPolicy
+from glocal.training.checkpoint_files import CheckpointFiles
 from glocal.training.client_state import disk
 from glocal.training.poisoning import success
 
@@ -135,7 +135,7 @@ def killed(folder: Path, after: int) -> bool:
 
 def resumed(folder: Path, progress: Any = None) -> glocal.Run:
     setup._YARDSTICKS.clear()
-    policy = Keeping(folder, every=1, stop=lambda: False, note=lambda text: None)
+    policy = CheckpointPolicy(folder, every=1, stop=lambda: False, note=lambda text: None)
     return glocal.fit("ditto", fed(), **GIVEN, states="disk", checkpoints=policy, progress=progress)
 
 
@@ -186,7 +186,7 @@ def test_a_checkpoint_costs_what_changed(tmp_path: Path, monkeypatch: pytest.Mon
     resumed(tmp_path)
     assert written == [4 * PARAMETERS] * (12 + 3 * 4)  # the baseline, and three rounds of four
     for folder in (tmp_path / "repeat-1", *tmp_path.glob("alone-1-*")):
-        newest = Series(folder).newest()
+        newest = CheckpointFiles(folder).newest()
         assert newest is not None
         assert newest.trees["clients"].keys() == {"ids", "slots", "sums", "waiting", "like"}
 

@@ -22,7 +22,7 @@ from glocal.core import interrupts, locks, tree
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.experiment import setup as setups
-from glocal.experiment.baseline import measure
+from glocal.experiment.baseline import train_baseline
 from glocal.experiment.config import Config
 from glocal.experiment.parts import baseline as alone_of
 from glocal.methods import resolve
@@ -30,8 +30,8 @@ from glocal.methods.local import LocalTraining
 from glocal.nn.augment import flip
 from glocal.nn.task import cross_entropy
 from glocal.runs import folder as folders
-from glocal.training.checkpoint import Keeping
-from glocal.training.checkpoint_files import Series
+from glocal.training.checkpoint import CheckpointPolicy
+from glocal.training.checkpoint_files import CheckpointFiles
 
 ALONE = "local(lr=0.1,max_epochs=3)"
 SMALL = (
@@ -363,7 +363,7 @@ def test_odd_folders_are_one_line(stopped: Command) -> None:
 
 
 def test_forged_facts_are_refused(stopped: Command) -> None:
-    series = Series(Path("a/checkpoints/repeat-1"))
+    series = CheckpointFiles(Path("a/checkpoints/repeat-1"))
     kept = series.newest()
     assert kept is not None
     forged = [
@@ -377,7 +377,7 @@ def test_forged_facts_are_refused(stopped: Command) -> None:
         shutil.rmtree("x", ignore_errors=True)
         shutil.copytree("a", "x")
         shutil.rmtree("x/checkpoints/repeat-1")
-        Series(Path("x/checkpoints/repeat-1")).write(number, facts, kept.trees)
+        CheckpointFiles(Path("x/checkpoints/repeat-1")).write(number, facts, kept.trees)
         code, _, err = stopped("resume", "x")
         assert (code, err.count("\n")) == (2, 1), err
         assert "does not fit" in err
@@ -493,7 +493,7 @@ def test_the_baseline_is_resumed_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         "glocal.experiment.baseline.BLOCK_BYTES", 4 * parameters * len(alone.rates) * 3 * 2
     )
-    whole = measure(here.task, here.fed, here.engine, alone, 0)
+    whole = train_baseline(here.task, here.fed, here.engine, alone, 0)
     for epochs in (1, 5, 6, 8):
         asked = iter(range(100))
         folder = tmp_path / str(epochs)
@@ -501,13 +501,15 @@ def test_the_baseline_is_resumed_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
         def stop(asked: Any = asked, epochs: int = epochs) -> bool:
             return next(asked) + 1 == epochs
 
-        keeping = Keeping(folder, 1, stop=stop)
+        keeping = CheckpointPolicy(folder, 1, stop=stop)
         with pytest.raises(Stopped):
-            measure(here.task, here.fed, here.engine, alone, 0, keeper=keeping.epochs(0, "x"))
+            train_baseline(
+                here.task, here.fed, here.engine, alone, 0, writer=keeping.epochs(0, "x")
+            )
         ticks: list[int] = []
-        again = measure(
+        again = train_baseline(
             *(here.task, here.fed, here.engine, alone, 0, lambda done, _, t=ticks: t.append(done)),
-            keeper=Keeping(folder, stop=lambda: False).epochs(0, "x"),
+            writer=CheckpointPolicy(folder, stop=lambda: False).epochs(0, "x"),
         )
         assert ticks[0] > epochs - 1
         for name in ("rate", "epoch", "val_accuracy", "val_loss"):
@@ -527,7 +529,7 @@ def test_fit_goes_on_from_a_folder_of_checkpoints(tmp_path: Path) -> None:
         if line["round"] == 4:
             raise KeyboardInterrupt
 
-    keeping = Keeping(tmp_path / "c", every=1)
+    keeping = CheckpointPolicy(tmp_path / "c", every=1)
     spec = "lg-fedavg(warmup=2)+yogi(lr=0.1)"
     with pytest.raises(KeyboardInterrupt):
         glocal.fit(spec, fed, **given, checkpoints=keeping, on_line=interrupted)
@@ -551,15 +553,15 @@ def test_fit_goes_on_from_a_folder_of_checkpoints(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path) -> None:
-    Series(tmp_path / "repeat-1").write(1, {"format": 99}, {})
+    CheckpointFiles(tmp_path / "repeat-1").write(1, {"format": 99}, {})
     with pytest.raises(GlocalError, match=r"another version \(format 99"):
-        Keeping(tmp_path).rounds(0, "x").last()
+        CheckpointPolicy(tmp_path).rounds(0, "x").last()
 
 
 @pytest.mark.parametrize("wrong", [{"every": -1}, {"keep": 0}, {"every": True}, {"keep": 1.5}])
 def test_odd_numbers_of_checkpoints_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(GlocalError, match="of checkpoints must be an integer"):
-        Keeping(tmp_path, **wrong)
+        CheckpointPolicy(tmp_path, **wrong)
 
 
 def test_by_default_checkpoints_cost_little(
@@ -567,14 +569,14 @@ def test_by_default_checkpoints_cost_little(
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    keeper = Keeping(tmp_path, stop=lambda: False).rounds(0, "x")
+    keeper = CheckpointPolicy(tmp_path, stop=lambda: False).rounds(0, "x")
     written: list[int] = []
 
     def write(number: int, facts: Any, trees: Any) -> None:
         written.append(number)
         clock[0] += 1.0  # a write takes a second
 
-    monkeypatch.setattr(Series, "write", lambda self, *given: write(*given))
+    monkeypatch.setattr(CheckpointFiles, "write", lambda self, *given: write(*given))
     for number in range(1, 101):
         clock[0] += 0.5  # and a round half of one
         keeper.after(number, lambda: ({}, {}), last=number == 100)

@@ -24,7 +24,7 @@ from glocal.data.federation import federation
 from glocal.evaluation.evaluate import Outcome
 from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import distill, ewc
-from glocal.experiment.adaptation_report import after
+from glocal.experiment.adaptation_report import adapt_clients
 from glocal.experiment.config import Config
 from glocal.experiment.parts import baseline as alone_of
 from glocal.experiment.runner import runner_of
@@ -120,9 +120,11 @@ def test_without_a_pull_it_does_not_matter_whose_fisher_it_is(
     some = uses.with_public_fisher(here, given, *made, lam=100.0, **quick)
     assert not same(some.without, some.with_it)
     where, given_to = (here.task, here.fed, here.engine), partial(tree.row, given)
-    own = after(*where, [ewc(100.0, **quick)], given_to, here.seed)
+    own = adapt_clients(*where, [ewc(100.0, **quick)], given_to, here.seed)
     assert same(some.without, own.outcome)
-    public = after(*where, [ewc(100.0, fisher="public", **quick)], given_to, here.seed, public=made)
+    public = adapt_clients(
+        *where, [ewc(100.0, fisher="public", **quick)], given_to, here.seed, public=made
+    )
     assert same(some.with_it, public.outcome)
 
 
@@ -135,7 +137,7 @@ def test_distillation_on_no_examples_is_the_plain_one(
     some = uses.distilled(here, given, *made, **quick)
     assert not same(some.without, some.with_it)
     given_to = partial(tree.row, given)
-    plain = after(here.task, here.fed, here.engine, [distill(**quick)], given_to, here.seed)
+    plain = adapt_clients(here.task, here.fed, here.engine, [distill(**quick)], given_to, here.seed)
     assert same(some.without, plain.outcome)
 
 

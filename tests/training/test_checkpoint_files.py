@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Tree
-from glocal.training.checkpoint_files import Series
+from glocal.training.checkpoint_files import CheckpointFiles
 
 FACTS = {"round": 3, "history": [{"loss": 0.1 + 0.2, "who": "Ærøskøbing", "nan": float("inf")}]}
 
@@ -50,7 +50,7 @@ def equal(a: Tree, b: Tree) -> bool:
 
 
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
-    series = Series(tmp_path / "deep" / "down")
+    series = CheckpointFiles(tmp_path / "deep" / "down")
     assert series.newest() is None
     series.write(3, FACTS, state())
     kept = series.newest()
@@ -63,14 +63,14 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
 def test_a_file_is_named_by_its_checksum_and_others_can_read_it(tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
-    Series(tmp_path).write(12, FACTS, state())
+    CheckpointFiles(tmp_path).write(12, FACTS, state())
     (file,) = tmp_path.iterdir()
     assert file.name == f"00000012-{hashlib.sha256(file.read_bytes()).hexdigest()}.safetensors"
     assert torch.equal(load_file(file)["server/count"], torch.tensor(12))
 
 
 def test_the_newest_few_are_kept(tmp_path: Path) -> None:
-    series = Series(tmp_path, keep=3)
+    series = CheckpointFiles(tmp_path, keep=3)
     for n in (1, 2, 3, 10, 11):
         series.write(n, {}, state(n))
     assert [int(f.name[:8]) for f in sorted(tmp_path.iterdir())] == [3, 10, 11]
@@ -78,7 +78,7 @@ def test_the_newest_few_are_kept(tmp_path: Path) -> None:
 
 def test_each_of_a_thousand_flipped_bytes_is_noticed(tmp_path: Path) -> None:
     notes: list[str] = []
-    series = Series(tmp_path, note=notes.append)
+    series = CheckpointFiles(tmp_path, note=notes.append)
     series.write(1, FACTS, state(1))
     series.write(2, FACTS, state(2))
     newest = max(tmp_path.iterdir())
@@ -107,7 +107,7 @@ def test_each_of_a_thousand_flipped_bytes_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [0, 1, 7, 8, 100, -1])
 def test_a_file_cut_short_is_passed_over(tmp_path: Path, cut: int) -> None:
     notes: list[str] = []
-    series = Series(tmp_path, note=notes.append)
+    series = CheckpointFiles(tmp_path, note=notes.append)
     series.write(5, {}, state())
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:cut])
@@ -157,7 +157,7 @@ def test_a_foreign_file_with_a_right_checksum_is_refused(tmp_path: Path, what: s
     content = hostile()[what]
     name = f"00000001-{hashlib.sha256(content).hexdigest()}.safetensors"
     (tmp_path / name).write_bytes(content)
-    assert Series(tmp_path, note=notes.append).newest() is None
+    assert CheckpointFiles(tmp_path, note=notes.append).newest() is None
     assert len(notes) == 1
     assert "damaged" in notes[0]
     assert not Path("/tmp/glocal-was-here").exists()
@@ -167,13 +167,13 @@ def test_a_foreign_file_with_a_right_checksum_is_refused(tmp_path: Path, what: s
 def test_random_bytes_are_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     folder = tmp_path_factory.mktemp("random")
     (folder / f"00000001-{hashlib.sha256(content).hexdigest()}.safetensors").write_bytes(content)
-    assert Series(folder).newest() is None
+    assert CheckpointFiles(folder).newest() is None
 
 
 def test_what_cannot_be_written_leaves_the_last_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    series = Series(tmp_path)
+    series = CheckpointFiles(tmp_path)
     series.write(1, {}, state(1))
 
     def full(file: int) -> None:
@@ -189,7 +189,7 @@ def test_what_cannot_be_written_leaves_the_last_as_it_was(
 
 
 def test_other_files_are_let_be(tmp_path: Path) -> None:
-    series = Series(tmp_path, keep=1)
+    series = CheckpointFiles(tmp_path, keep=1)
     (tmp_path / "mine.txt").write_text("")
     series.write(1, {}, state())
     series.write(2, {}, state())

@@ -28,11 +28,11 @@ from glocal.methods import resolve
 from glocal.methods.ditto import ditto
 from glocal.runs.restore import restore
 from glocal.slots.method import Plan, Stage, as_plan
-from glocal.training.checkpoint import Keeping
+from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.client_state import export
 from glocal.training.client_state import placement as storage
-from glocal.training.client_state.disk import SlotFile
-from glocal.training.client_state.init import Making
+from glocal.training.client_state.disk import DiskRows
+from glocal.training.client_state.init import FirstStates
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Progress
@@ -103,11 +103,11 @@ def test_what_does_not_depend_on_the_key_is_made_once() -> None:
         return rng.fold(rng.key(0), i)
 
     kept = ClientStore(100)
-    states = kept.gather(torch.arange(100), Making(init, key))
+    states = kept.gather(torch.arange(100), FirstStates(init, key))
     assert len(asked) < 5
     states["v"][0] = 7  # each row is its own
     assert states["v"][1].tolist() == [0, 1, 2]
-    own = Making(lambda k: {"v": rng.normal(k, (5,)), "w": torch.ones(2)}, key)
+    own = FirstStates(lambda k: {"v": rng.normal(k, (5,)), "w": torch.ones(2)}, key)
     drawn = kept.gather(torch.arange(100), own)
     assert same(drawn, tree.stack([own(i) for i in range(100)]))
 
@@ -129,7 +129,7 @@ def trained(
     method: str | Plan = "ditto",
 ) -> Any:
     order = Config(model="logistic", rounds=9, sampled=4, states=states)
-    keeping = folder and Keeping(folder, every=2, stop=lambda: False, note=quiet)
+    keeping = folder and CheckpointPolicy(folder, every=2, stop=lambda: False, note=quiet)
 
     def look(done: Progress) -> None:
         if kill is not None and done.round == kill:
@@ -159,7 +159,7 @@ def test_kills_at_any_round(tmp_path: Path) -> None:
             trained(tmp_path / str(kill), kill=kill)
         assert same(end(trained(tmp_path / str(kill))), whole)
     folder = tmp_path / "8" / "repeat-1"
-    row = SlotFile(1, {"v": torch.zeros(0, 3, 4), "b": torch.zeros(0, 3)}).size
+    row = DiskRows(1, {"v": torch.zeros(0, 3, 4), "b": torch.zeros(0, 3)}).size
     # The present and two checkpoints: no more than three rows a client.
     assert 12 * row <= (folder / "states-0.rows").stat().st_size <= 3 * 12 * row
     assert sum(f.stat().st_size for f in folder.glob("*.safetensors")) < 2 * 20_000
@@ -247,7 +247,7 @@ def test_a_stage_that_is_over_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_slots_that_a_checkpoint_refers_to_are_not_written_to(tmp_path: Path) -> None:
-    file = SlotFile(4, {"v": torch.zeros(0, 2)}, tmp_path / "rows")
+    file = DiskRows(4, {"v": torch.zeros(0, 2)}, tmp_path / "rows")
     ids = torch.arange(2)
 
     def put(value: float) -> list[int]:
@@ -261,7 +261,7 @@ def test_slots_that_a_checkpoint_refers_to_are_not_written_to(tmp_path: Path) ->
     assert not set(first) & set(second)
     assert set(put(3.0)) == set(range(4, 6))
     assert set(put(4.0)) == set(second)
-    again = SlotFile.reopened(4, held, tmp_path / "rows", 1)
+    again = DiskRows.reopened(4, held, tmp_path / "rows", 1)
     out = [torch.zeros(2, 2)]
     again.read(again.locate(ids), out, [0, 1])
     assert out[0].tolist() == [[1, 1], [1, 1]]

@@ -39,7 +39,7 @@ from glocal.training.client_state.store import ClientStore
 
 
 @dataclass(frozen=True)
-class After:
+class Adapted:
     """One repeat, after adaptation."""
 
     techniques: dict[str, Outcome]
@@ -53,7 +53,7 @@ class After:
     """Those of ``outcome``, stacked, where they were to be kept."""
 
 
-def after(
+def adapt_clients(
     task: Task,
     fed: Federation,
     engine: Engine,
@@ -64,7 +64,7 @@ def after(
     public: Public | None = None,
     keep: bool = False,
     tick: Callable[[int, int], None] = lambda done, total: None,
-) -> After:
+) -> Adapted:
     """Adapt by every technique that is wanted, and pick each client's best on validation data.
 
     ``given`` has the models of some clients, stacked: a block of them is adapted and evaluated
@@ -105,7 +105,7 @@ def after(
     names = list(found)
     picked = compose([found[names[i]] for i in best.tolist()], range(clients))
     by = [names[i] if m else "none" for i, m in zip(best.tolist(), moved.tolist(), strict=True)]
-    return After(found, picked, by, accuracy, kept.rows)
+    return Adapted(found, picked, by, accuracy, kept.rows)
 
 
 def compose(chosen: Sequence[Outcome], clients: Sequence[int]) -> Outcome:
@@ -123,7 +123,7 @@ def compose(chosen: Sequence[Outcome], clients: Sequence[int]) -> Outcome:
 
 
 def add_adapted(
-    rows: Table, summary: dict[str, Any], trials: Sequence[Trial], repeats: Sequence[After]
+    rows: Table, summary: dict[str, Any], trials: Sequence[Trial], repeats: Sequence[Adapted]
 ) -> None:
     """What adaptation changed, beside what there was: ``adapted_…`` in rows and summary."""
     changed = [
@@ -155,7 +155,7 @@ def complexity(fed: Federation, k: int) -> float:
     return float(torch.special.entr(shares / shares.sum()).sum() / math.log(2))
 
 
-def _by_technique(trials: Sequence[Trial], repeats: Sequence[After]) -> dict[str, Any]:
+def _by_technique(trials: Sequence[Trial], repeats: Sequence[Adapted]) -> dict[str, Any]:
     """Each technique for everybody: every client's accuracy in every repeat, and the mean."""
     found = {}
     for name in repeats[0].techniques:

@@ -34,7 +34,7 @@ from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore
 
 if TYPE_CHECKING:
-    from glocal.training.checkpoint import Keeper
+    from glocal.training.checkpoint import CheckpointWriter
 
 BLOCK_BYTES = 1 << 30
 """Bytes of models, of all rates, that train at once."""
@@ -81,23 +81,23 @@ OnEpoch = Callable[[int, Tree], None]
 """Epochs done of a block, and its state, from which it can be resumed."""
 
 
-def measure(
+def train_baseline(
     task: Task,
     fed: Federation,
     engine: Engine,
     alone: LocalTraining,
     seed: int,
     tick: Tick = lambda done, total: None,
-    keeper: Keeper | None = None,
+    writer: CheckpointWriter | None = None,
     storage: Storage | None = None,
 ) -> Baseline:
-    """Train every client alone; with a keeper, from its last checkpoint on."""
+    """Train every client alone; with a writer of checkpoints, from its last checkpoint on."""
     storage = storage or Storage()
     clients, device, epochs = len(fed), fed.x.device, alone.max_epochs
     size = 4 * tree.count(task.params)
     block_size = max(1, BLOCK_BYTES // (3 * size * len(alone.rates)))
     blocks = torch.split(torch.arange(clients, device=device), block_size)
-    saved = keeper.last() if keeper else None
+    saved = writer.last() if writer else None
 
     def no_models() -> ClientStore:
         return storage.store(clients, size, device, rows=clients)
@@ -117,8 +117,8 @@ def measure(
         def contents() -> tuple[dict[str, Any], Tree]:
             return {}, {"clients": models.packed(epoch), "figures": figures, "block": state}
 
-        if keeper is not None:
-            keeper.after(epoch, contents, last)
+        if writer is not None:
+            writer.after(epoch, contents, last)
 
     for b in range(done, len(blocks)):
 

@@ -31,7 +31,7 @@ from glocal.experiment.runner import (
 )
 from glocal.experiment.setup import Setup
 from glocal.slots.method import Method, Plan
-from glocal.training.checkpoint import Keeping
+from glocal.training.checkpoint import CheckpointPolicy
 
 MethodLike = str | Method | Plan
 
@@ -52,7 +52,7 @@ def train_all(
     watch: Watch | None = None,
     *,
     baseline: Iterable[Repeat] = (),
-    checkpoints: Mapping[str, Keeping] | None = None,
+    checkpoints: Mapping[str, CheckpointPolicy] | None = None,
 ) -> Iterator[tuple[str, Run]]:
     """Train every method, and yield each run as soon as it is done, in the order of ``methods``.
 
@@ -82,7 +82,10 @@ def train_all(
 
 
 def _jobs(
-    runners: Mapping[str, Runner], config: Config, first: Setup, checkpoints: Mapping[str, Keeping]
+    runners: Mapping[str, Runner],
+    config: Config,
+    first: Setup,
+    checkpoints: Mapping[str, CheckpointPolicy],
 ) -> int:
     """How many processes train; refuses what does not fit the machine."""
     jobs = parallel.jobs_for(len(runners), config, first.small)
@@ -104,7 +107,7 @@ def _in_this_process(
     fed: Federation,
     first: Setup,
     watch: Watch,
-    checkpoints: Mapping[str, Keeping],
+    checkpoints: Mapping[str, CheckpointPolicy],
 ) -> Iterator[tuple[str, list[Repeat], list[Repeat]]]:
     """Every method's repeats and those of its local baseline, one after another."""
     for name, runner in runners.items():
@@ -139,7 +142,7 @@ def fit(
     method: MethodLike,
     fed: Federation,
     *,
-    checkpoints: str | Path | Keeping | None = None,
+    checkpoints: str | Path | CheckpointPolicy | None = None,
     progress: bool | Report | None = None,
     name: str | None = None,
     on_line: Callable[[Line], None] = lambda line: None,
@@ -150,8 +153,8 @@ def fit(
     Args:
         method: a spec such as ``"fedprox(mu=0.1)"``, a Method, or a Plan of stages.
         fed: from :func:`glocal.load` or :func:`glocal.federation`.
-        checkpoints: a folder for them (or a :class:`glocal.training.checkpoint.Keeping`); if it has
-            some of the same call, training is resumed from the newest, to the same bits.
+        checkpoints: a folder for them (or a :class:`glocal.training.checkpoint.CheckpointPolicy`);
+            if it has some of the same call, training is resumed from the newest, to the same bits.
         progress: show bars: on a terminal by default; or a function (what, done, total).
         name: what to call the run; the spec as typed by default.
         on_line: called with each round's line of the history.
@@ -228,9 +231,9 @@ def _by_name(methods: Iterable[MethodLike] | Mapping[str, MethodLike]) -> dict[s
     return by_name
 
 
-def _keeping(checkpoints: str | Path | Keeping | None) -> Keeping | None:
+def _keeping(checkpoints: str | Path | CheckpointPolicy | None) -> CheckpointPolicy | None:
     if isinstance(checkpoints, str | Path):
-        return Keeping(Path(checkpoints), stop=lambda: False)
+        return CheckpointPolicy(Path(checkpoints), stop=lambda: False)
     return checkpoints
 
 

@@ -28,7 +28,7 @@ from glocal.nn.task import Task
 from glocal.slots.method import Method
 from glocal.slots.sharing import nothing
 from glocal.slots.weighting import Setting
-from glocal.training.checkpoint import Keeping
+from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.client_state.placement import check_room, rule, shown
 from glocal.training.loop import Training
 
@@ -293,7 +293,7 @@ def check(
     need: Estimate | None,
     device: torch.device | str,
     name: str = "this run",
-    checkpoints: Keeping | None = None,
+    checkpoints: CheckpointPolicy | None = None,
 ) -> None:
     """Refuse what cannot fit memory or the disk, with the numbers and what would help."""
     if need is not None and need.disk:
@@ -315,7 +315,7 @@ def check(
     )
 
 
-def _check_disk(need: Estimate, checkpoints: Keeping | None) -> None:
+def _check_disk(need: Estimate, checkpoints: CheckpointPolicy | None) -> None:
     """Refuse what the disk has no room for, beside what this run has written there before."""
     s, parts = need.sizes, dict(need.disk)
     if checkpoints is not None:

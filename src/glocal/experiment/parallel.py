@@ -45,7 +45,7 @@ from glocal.experiment.runner import (
 from glocal.experiment.setup import Setup
 from glocal.methods import registry
 from glocal.slots.method import Method, Plan
-from glocal.training.checkpoint import Keeping
+from glocal.training.checkpoint import CheckpointPolicy
 
 LONG = 100
 """Rounds of all methods and repeats together from which on it pays to start processes."""
@@ -79,7 +79,7 @@ class Pool:
     fed: Federation
     methods: Mapping[str, str | Method | Plan]
     jobs: int
-    checkpoints: Mapping[str, Keeping]
+    checkpoints: Mapping[str, CheckpointPolicy]
     _repeats: dict[str, dict[int, Repeat]] = field(default_factory=lambda: defaultdict(dict))
 
     def repeats(
@@ -199,14 +199,14 @@ class _Worker:
     fed: Federation
     methods: Mapping[str, str | Method | Plan]
     messages: Any
-    checkpoints: Mapping[str, Keeping | None]
+    checkpoints: Mapping[str, CheckpointPolicy | None]
 
 
 _WORKER: list[_Worker] = []
 
 
 def _begin(
-    sent: bytes, messages: Any, stop: Any, kept: Mapping[str, Keeping | None], threads: int
+    sent: bytes, messages: Any, stop: Any, kept: Mapping[str, CheckpointPolicy | None], threads: int
 ) -> None:
     """In a new worker: whom to tell, and not to answer signals to stop, which the parent does."""
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -232,7 +232,7 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _only_here(keeping: Keeping | None, name: str, repeat: int) -> Iterator[None]:
+def _only_here(keeping: CheckpointPolicy | None, name: str, repeat: int) -> Iterator[None]:
     """A worker whose parent was killed may write for a moment longer: wait for that."""
     if keeping is None:
         yield

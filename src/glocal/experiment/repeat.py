@@ -14,7 +14,7 @@ from glocal.data.federation import Federation
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome, at_once, outcomes, pick, validation
 from glocal.evaluation.summary import pool_is_valid
-from glocal.experiment.adaptation_report import After
+from glocal.experiment.adaptation_report import Adapted
 from glocal.experiment.attack_report import Struck
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made
@@ -60,7 +60,7 @@ class Repeat:
     parameters: int
     val_accuracy: Tensor
     """[clients] of the model each client uses: what a choice goes by."""
-    adapted: After | None = None
+    adapted: Adapted | None = None
     trained: Trained | None = field(default=None, repr=False)
     struck: Struck | None = None
     """What an attack came to, where there was one."""

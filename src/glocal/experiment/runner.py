@@ -21,7 +21,7 @@ from glocal.evaluation.communication import Traffic, published
 from glocal.experiment import ensemble, parts
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import setup as setups
-from glocal.experiment.adaptation_report import after
+from glocal.experiment.adaptation_report import adapt_clients
 from glocal.experiment.config import Config
 from glocal.experiment.fingerprint import digest
 from glocal.experiment.repeat import Repeat, Trained, contents, evaluate_trained, struck
@@ -31,7 +31,7 @@ from glocal.methods import resolve
 from glocal.methods.local import LocalTraining
 from glocal.slots.method import Method, Plan, as_plan
 from glocal.slots.server_half import whole_model
-from glocal.training.checkpoint import Keeper, Keeping, packed, reclaim, unpacked
+from glocal.training.checkpoint import CheckpointPolicy, CheckpointWriter, packed, reclaim, unpacked
 from glocal.training.client_state.placement import Storage
 from glocal.training.loop import Progress, Training
 from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
@@ -72,7 +72,11 @@ class LocalOnly:
         return self
 
     def run(
-        self, config: Config, setup: Setup, callbacks: Callbacks, checkpoints: Keeping | None
+        self,
+        config: Config,
+        setup: Setup,
+        callbacks: Callbacks,
+        checkpoints: CheckpointPolicy | None,
     ) -> Repeat:
         """One repeat."""
         task, keeper = setup.task, None
@@ -152,7 +156,11 @@ class Federated:
         return baseline_of(config)
 
     def run(
-        self, config: Config, setup: Setup, callbacks: Callbacks, checkpoints: Keeping | None
+        self,
+        config: Config,
+        setup: Setup,
+        callbacks: Callbacks,
+        checkpoints: CheckpointPolicy | None,
     ) -> Repeat:
         """One repeat."""
         training = self.check(config, setup)
@@ -180,7 +188,7 @@ class Federated:
                 if checkpoints is not None and checkpoints.stop():
                     raise Stopped  # what was trained is on disk, and adapting is done again
 
-            adapted = after(
+            adapted = adapt_clients(
                 setup.task,
                 setup.fed,
                 setup.engine,
@@ -242,7 +250,7 @@ def run_seed(
     fed: Federation,
     repeat: int,
     callbacks: Callbacks | None = None,
-    checkpoints: Keeping | None = None,
+    checkpoints: CheckpointPolicy | None = None,
     setup: Setup | None = None,
 ) -> Repeat:
     """One repeat of a method: the ``repeat``-th split of the federation with a seed of its own.
@@ -298,7 +306,9 @@ def numbered(config: Config, line: Line, repeat: int) -> Line:
 
 
 def _rounds(
-    training: Training, on_round: Callable[[Progress, list[Line]], None], keeper: Keeper | None
+    training: Training,
+    on_round: Callable[[Progress, list[Line]], None],
+    keeper: CheckpointWriter | None,
 ) -> tuple[Progress, int | None]:
     """All rounds; or those until an attack left nothing finite to train, and which that was."""
     kept = keeper.last() if keeper else None

@@ -24,7 +24,7 @@ from glocal.engines.base import Engine
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment import memory_estimate as limits
-from glocal.experiment.baseline import Baseline, measure
+from glocal.experiment.baseline import Baseline, train_baseline
 from glocal.experiment.config import Config
 from glocal.experiment.parts import augmentation
 from glocal.methods.local import LocalTraining
@@ -32,7 +32,7 @@ from glocal.nn import models
 from glocal.nn.task import Task, cross_entropy, try_out, try_vectorised
 
 if TYPE_CHECKING:
-    from glocal.training.checkpoint import Keeper
+    from glocal.training.checkpoint import CheckpointWriter
     from glocal.training.client_state.placement import Storage
 
 ONE_THREAD = 30_000
@@ -139,14 +139,14 @@ def measured(
     setup: Setup,
     client: LocalTraining,
     tick: Callable[[int, int], None],
-    keeper: Keeper | None = None,
+    keeper: CheckpointWriter | None = None,
     storage: Storage | None = None,
 ) -> tuple[Baseline, Outcome]:
     """The local baseline, trained once for a federation, a model and a seed."""
     key = _baseline_key(setup, client)
     if key not in _BASELINES:
         where = (setup.task, setup.fed, setup.engine)
-        baseline = measure(*where, client, setup.seed, tick, keeper, storage)
+        baseline = train_baseline(*where, client, setup.seed, tick, keeper, storage)
 
         def models(ids: Tensor) -> dict[str, Params]:
             return {"own": baseline.models.rows_of(ids)}

@@ -20,7 +20,7 @@ from glocal.methods import resolve
 from glocal.runs import folder as run_folder
 from glocal.runs import tracking
 from glocal.runs.settings import read
-from glocal.training.checkpoint import Keeping
+from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.divergence import check_policy
 
 
@@ -138,11 +138,11 @@ def train(job: Job) -> tuple[dict[str, Run], Federation]:
     root, config = job.root, job.config
     shared = root / run_folder.CHECKPOINTS
     checkpoints = {
-        spec: Keeping(
+        spec: CheckpointPolicy(
             path / run_folder.CHECKPOINTS,
             config.checkpoint_every,
             config.keep_checkpoints,
-            alone=shared,
+            baseline=shared,
         )
         for spec, path in job.folders.items()
     }
@@ -168,7 +168,7 @@ def train(job: Job) -> tuple[dict[str, Run], Federation]:
     return done, fed
 
 
-def _trained(job: Job, fed: Federation, checkpoints: dict[str, Keeping]) -> dict[str, Run]:
+def _trained(job: Job, fed: Federation, checkpoints: dict[str, CheckpointPolicy]) -> dict[str, Run]:
     """All runs, each written to its folder as soon as it is done."""
     done: dict[str, Run] = {}
     folders: dict[str, run_folder.Folder] = {}

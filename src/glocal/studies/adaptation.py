@@ -14,7 +14,7 @@ from glocal.core.progress import Report, silent
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.summary import Trial, against, client_table, summarise
 from glocal.experiment.adaptation import Public, techniques
-from glocal.experiment.adaptation_report import after
+from glocal.experiment.adaptation_report import adapt_clients
 from glocal.experiment.assembly import assembled
 from glocal.experiment.choice import CHOICE, choice
 from glocal.experiment.repeat import Repeat, evaluate_trained, struck
@@ -92,7 +92,9 @@ def adapted(
     tick = partial(report, f"{name}, adapting")
     where = (setup.task, setup.fed, setup.engine)
     models = old.trained.models
-    now = after(*where, techniques(by), models, setup.seed, public=public, keep=keep, tick=tick)
+    now = adapt_clients(
+        *where, techniques(by), models, setup.seed, public=public, keep=keep, tick=tick
+    )
     repeat = Repeat(
         outcome=outcome,
         traffic=Traffic(),

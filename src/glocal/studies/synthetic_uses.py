@@ -37,7 +37,7 @@ from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Trial, client_table
 from glocal.evaluation.synthetic_data import train_classifier
 from glocal.experiment.adaptation import Technique, distill, ewc
-from glocal.experiment.adaptation_report import after, compose
+from glocal.experiment.adaptation_report import adapt_clients, compose
 from glocal.experiment.repeat import Trained, evaluate_trained
 from glocal.experiment.setup import Setup, measured
 from glocal.methods.local import LocalTraining
@@ -160,7 +160,7 @@ def _adapted(
 ) -> Outcome:
     where = (setup.task, fed, setup.engine)
     models = partial(tree.row, given)
-    return after(*where, [technique], models, setup.seed, public=public).outcome
+    return adapt_clients(*where, [technique], models, setup.seed, public=public).outcome
 
 
 def poor(fed: Federation) -> tuple[int, ...]:

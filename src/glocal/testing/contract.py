@@ -40,7 +40,7 @@ from glocal.testing.watched import (
     uplink_tree,
 )
 from glocal.training.checkpoint import packed, unpacked
-from glocal.training.checkpoint_files import Series
+from glocal.training.checkpoint_files import CheckpointFiles
 from glocal.training.loop import COHORT, Progress, Training
 from glocal.training.sampling import Fixed, Sampler
 
@@ -368,7 +368,7 @@ class Contract:
 def reloaded(training: Training, progress: Progress) -> Progress:
     """The progress through a checkpoint and back, without whatever the old one shares with it."""
     with TemporaryDirectory() as folder:
-        series = Series(Path(folder))
+        series = CheckpointFiles(Path(folder))
         series.write(progress.round, *packed(progress))
         kept = series.newest()
     assert kept is not None

@@ -1,4 +1,4 @@
-"""Where a run stands, on disk: rounds of a method and epochs of being alone, to go on from.
+"""Checkpoints: the rounds of a method and the epochs of the local baseline, to resume from.
 
 Everything that a training is made of between two rounds is its
 :class:`~glocal.training.loop.Progress` (the server's state with its optimiser, weighting, memory
@@ -24,7 +24,7 @@ from glocal.core.progress import print_note
 from glocal.core.types import Tree
 from glocal.core.validation import integer
 from glocal.evaluation.communication import Traffic
-from glocal.training.checkpoint_files import Kept, Series
+from glocal.training.checkpoint_files import Checkpoint, CheckpointFiles
 from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Progress, Training
 
@@ -35,7 +35,7 @@ SHARE = 20
 
 
 @dataclass(frozen=True)
-class Keeping:
+class CheckpointPolicy:
     """Where checkpoints go and how often they are written.
 
     ``every`` is in rounds; 0 is as often as it costs a twentieth of the time or less. It changes
@@ -45,7 +45,7 @@ class Keeping:
     folder: Path
     every: int = 0
     keep: int = 2
-    alone: Path | None = None
+    baseline: Path | None = None
     """Where those of the local baseline go, if it is shared with other methods."""
     stop: Callable[[], bool] = stop_requested
     """Asked after each round: if so, a checkpoint is written and ``Stopped`` raised."""
@@ -58,50 +58,52 @@ class Keeping:
 
     def on_disk(self) -> int:
         """Bytes of clients' states and models that are there already, beside the checkpoints."""
-        folders = {self.folder, self.alone or self.folder}
+        folders = {self.folder, self.baseline or self.folder}
         files = {file for folder in folders for file in folder.rglob("*.rows")}
         return sum(file.stat().st_size for file in files)
 
-    def rounds(self, repeat: int, of: str) -> Keeper:
-        """The keeper of a method's ``repeat``-th repeat (from 0)."""
-        return self._keeper(self.folder / f"repeat-{repeat + 1}", of)
+    def rounds(self, repeat: int, of: str) -> CheckpointWriter:
+        """The writer for a method's ``repeat``-th repeat (from 0)."""
+        return self._writer(self.folder / f"repeat-{repeat + 1}", of)
 
-    def epochs(self, repeat: int, of: str) -> Keeper:
-        """The keeper of the local baseline's ``repeat``-th repeat, whatever else is trained."""
+    def epochs(self, repeat: int, of: str) -> CheckpointWriter:
+        """The writer for the local baseline's ``repeat``-th repeat, whatever else is trained."""
         digest = hashlib.sha256(of.encode()).hexdigest()[:12]
-        return self._keeper((self.alone or self.folder) / f"alone-{repeat + 1}-{digest}", of)
+        return self._writer((self.baseline or self.folder) / f"alone-{repeat + 1}-{digest}", of)
 
-    def _keeper(self, folder: Path, of: str) -> Keeper:
-        return Keeper(Series(folder, self.keep, self.note), of, self.every, self.stop)
+    def _writer(self, folder: Path, of: str) -> CheckpointWriter:
+        return CheckpointWriter(
+            CheckpointFiles(folder, self.keep, self.note), of, self.every, self.stop
+        )
 
 
 @dataclass
-class Keeper:
+class CheckpointWriter:
     """The checkpoints of one training; ``of`` says which, so that no other is taken for it."""
 
-    series: Series
+    series: CheckpointFiles
     of: str
     every: int = 0
     stop: Callable[[], bool] = stop_requested
     _written: float = field(default_factory=lambda: time.monotonic())
     _cost: float = 0.0
 
-    def last(self) -> Kept | None:
+    def last(self) -> Checkpoint | None:
         """The newest that is whole; refuses one of another training."""
-        kept = self.series.newest()
-        if kept is None:
+        newest = self.series.newest()
+        if newest is None:
             return None
-        if kept.facts.get("format") != FORMAT:
+        if newest.facts.get("format") != FORMAT:
             raise GlocalError(
                 f"the checkpoints in {self.series.folder} were written by another version (format "
-                f"{kept.facts.get('format')}, and this one reads {FORMAT}): go on with that one."
+                f"{newest.facts.get('format')}, and this one reads {FORMAT}): resume with that one."
             )
-        if kept.facts.get("of") != self.of:
+        if newest.facts.get("of") != self.of:
             raise GlocalError(
                 f"the checkpoints in {self.series.folder} are of another training: its data, "
                 "method, model or settings differ; choose another folder."
             )
-        return kept
+        return newest
 
     def after(
         self, number: int, what: Callable[[], tuple[Mapping[str, Any], Tree]], last: bool
@@ -144,9 +146,9 @@ def packed(progress: Progress) -> tuple[dict[str, Any], Tree]:
     return facts, {"server": progress.server, "clients": progress.clients.packed(progress.round)}
 
 
-def reclaim(progress: Progress, training: Training, keeper: Keeper) -> None:
+def reclaim(progress: Progress, training: Training, writer: CheckpointWriter) -> None:
     """Room in the file of states that no kept checkpoint refers to any more is used again."""
-    file, oldest = progress.clients.settled_file(), keeper.series.oldest()
+    file, oldest = progress.clients.settled_file(), writer.series.oldest()
     if file is None or oldest is None:
         return
     file.reclaim(oldest)
@@ -157,9 +159,9 @@ def reclaim(progress: Progress, training: Training, keeper: Keeper) -> None:
                 path.unlink(missing_ok=True)
 
 
-def unpacked(kept: Kept, training: Training) -> Progress:
+def unpacked(checkpoint: Checkpoint, training: Training) -> Progress:
     """The inverse of :func:`packed`; refuses what does not fit the training."""
-    facts, trees, device = kept.facts, kept.trees, training.fed.x.device
+    facts, trees, device = checkpoint.facts, checkpoint.trees, training.fed.x.device
     try:
         progress = Progress(
             server=tree.to(trees["server"], device),
@@ -167,7 +169,7 @@ def unpacked(kept: Kept, training: Training) -> Progress:
             traffic=Traffic.from_dict(facts["ledger"]),
             stage=int(facts["stage"]),
             stage_began=int(facts["stage_began"]),
-            round=kept.number,
+            round=checkpoint.number,
             history=list(facts["history"]),
         )
         method = training.method(progress)
@@ -186,13 +188,13 @@ def unpacked(kept: Kept, training: Training) -> Progress:
             trees["clients"],
             device,
             progress.stage,
-            kept.number,
+            checkpoint.number,
         )
     except GlocalError:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise GlocalError(
-            f"checkpoint {kept.number} does not fit the run's model and method ({error}): they "
-            "have changed since; train it again."
+            f"checkpoint {checkpoint.number} does not fit the run's model and method ({error}): "
+            "they have changed since; train it again."
         ) from error
     return progress

@@ -43,7 +43,7 @@ DTYPES = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class Checkpoint:
     """What a file of a series holds."""
 
     number: int
@@ -52,7 +52,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Series:
+class CheckpointFiles:
     """The numbered files in a folder."""
 
     folder: Path
@@ -81,7 +81,7 @@ class Series:
                 "what was written before is still good."
             ) from error
 
-    def newest(self) -> Kept | None:
+    def newest(self) -> Checkpoint | None:
         """The newest file that is as it was written."""
         files = self._files()
         for path, before in zip_longest(files, files[1:]):
@@ -157,7 +157,7 @@ def _named(tree: Tree, prefix: str, named: dict[str, Tensor]) -> Any:
     return shape
 
 
-def _read(path: Path) -> Kept:
+def _read(path: Path) -> Checkpoint:
     found = _FILE.fullmatch(path.name)
     assert found is not None
     digest = hashlib.sha256()
@@ -180,7 +180,7 @@ def _read(path: Path) -> Kept:
             tensors = {name: content.get_tensor(name).clone() for name in names}
         if not isinstance(facts, dict):
             raise TypeError("facts")
-        return Kept(int(found[1]), facts, _grown(shape, tensors))
+        return Checkpoint(int(found[1]), facts, _grown(shape, tensors))
     except Exception as error:  # a foreign file, whatever it holds; safetensors has its own kinds
         raise _DamagedError(f"it is no checkpoint: {type(error).__name__}") from error
 

@@ -29,7 +29,7 @@ from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
 from glocal.training.attacks import Adversary
-from glocal.training.client_state.init import Making
+from glocal.training.client_state.init import FirstStates
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore
 from glocal.training.divergence import check_policy, screen
@@ -279,10 +279,10 @@ class Training:
         progress.server = {**begun, "privacy": progress.server["privacy"]}  # spent is spent
         progress.clients = self.store(progress)
 
-    def make(self, progress: Progress, local: Local) -> Making:
+    def make(self, progress: Progress, local: Local) -> FirstStates:
         """How a client makes its state when it first takes part in this stage."""
         params = whole_model(self.task, progress.server)
-        return Making(
+        return FirstStates(
             init=lambda key: local.init(self.task, params, key),
             key=partial(self.key, INIT, progress.stage),
         )

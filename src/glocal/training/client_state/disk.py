@@ -42,7 +42,7 @@ class Rows:
     sums: dict[int, int]
 
 
-class SlotFile:
+class DiskRows:
     """The rows of up to ``clients`` clients, each as long as the leaves of ``like``.
 
     Args:
@@ -157,7 +157,7 @@ class SlotFile:
         self.waiting = [(after, slot) for after, slot in self.waiting if after >= oldest]
 
     @classmethod
-    def reopened(cls, clients: int, held: Tree, path: Path, number: int) -> SlotFile:
+    def reopened(cls, clients: int, held: Tree, path: Path, number: int) -> DiskRows:
         """As :meth:`packed` left it; every row is checked when it is first read."""
         if not path.is_file():
             raise GlocalError(

@@ -13,7 +13,7 @@ from glocal.core.types import ClientState, Tree
 
 
 @dataclass(frozen=True)
-class Making:
+class FirstStates:
     """``making(i)`` is client i's first state, drawn from its own key.
 
     Few methods draw anything: most begin with what the server sent. Then a thousand new clients

@@ -21,7 +21,7 @@ from glocal.core import hardware as machine
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Tree
-from glocal.training.client_state.disk import SlotFile
+from glocal.training.client_state.disk import DiskRows
 from glocal.training.client_state.store import ClientStore, Make
 
 Leaves = list[Tensor]
@@ -101,7 +101,7 @@ class _Recent:
     going: Future[None] | None = None
 
 
-class FarStore(ClientStore):
+class OffloadedStore(ClientStore):
     """A :class:`ClientStore` whose rows are in a ``backing`` that is made when it is needed."""
 
     def __init__(
@@ -188,10 +188,10 @@ class FarStore(ClientStore):
         if self._recent.going is not None:
             self._recent.going.result()
 
-    def settled_file(self) -> SlotFile | None:
+    def settled_file(self) -> DiskRows | None:
         """The file that the rows are in, all of them, where they are on disk."""
         self.settle()
-        return self.backing if isinstance(self.backing, SlotFile) else None
+        return self.backing if isinstance(self.backing, DiskRows) else None
 
     def packed(self, number: int) -> Tree:
         """Rows on disk stay there: of those it is the index of their file, which is flushed."""
@@ -218,7 +218,7 @@ class FarStore(ClientStore):
             self.scatter(ids[some], tree.to(tree.row(states, some), self.device))
         return self
 
-    def taken_up(self, backing: Backing, like: Tree, ids: Tensor) -> FarStore:
+    def reopened(self, backing: Backing, like: Tree, ids: Tensor) -> OffloadedStore:
         """This one, with the rows that a backing has already."""
         self.backing, self.like = backing, like
         self.seen[ids] = True

@@ -18,8 +18,8 @@ from glocal.core import hardware as machine
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.progress import print_note
 from glocal.core.types import Tree
-from glocal.training.client_state.disk import SlotFile
-from glocal.training.client_state.offload import FarStore, HostRows
+from glocal.training.client_state.disk import DiskRows
+from glocal.training.client_state.offload import HostRows, OffloadedStore
 from glocal.training.client_state.store import ClientStore
 
 PLACES = ("auto", "device", "host", "disk")
@@ -77,7 +77,7 @@ class Storage:
             return ClientStore(clients, device)
         if place == "host":
             pin = torch.device(device).type == "cuda"
-            return FarStore(clients, device, lambda like: HostRows(clients, like, pin), place)
+            return OffloadedStore(clients, device, lambda like: HostRows(clients, like, pin), place)
         if not hasattr(os, "preadv"):
             raise GlocalError(
                 "clients' states cannot be kept on disk on this system: use --states device."
@@ -87,7 +87,7 @@ class Storage:
         check_room(rows * one, path.parent if path else None, f"{self.what} take", before)
         where = path or f"{tempfile.gettempdir()} (TMPDIR), without a name"
         self.note(f"{self.what}, up to {shown(clients * one)}, go to disk: {where}.")
-        return FarStore(clients, device, lambda like: SlotFile(clients, like, path), place)
+        return OffloadedStore(clients, device, lambda like: DiskRows(clients, like, path), place)
 
     def restored(
         self,
@@ -103,9 +103,9 @@ class Storage:
             return empty().filled(packed["ids"], packed["states"])
         path = self.path(stage)
         assert path is not None
-        file = SlotFile.reopened(clients, packed, path, number)
-        store = FarStore(clients, device, lambda like: file, "disk")
-        return store.taken_up(file, packed["like"], packed["ids"])
+        file = DiskRows.reopened(clients, packed, path, number)
+        store = OffloadedStore(clients, device, lambda like: file, "disk")
+        return store.reopened(file, packed["like"], packed["ids"])
 
     def path(self, stage: int) -> Path | None:
         """The file of a stage's states."""

@@ -2,7 +2,7 @@
 
 Rows are made lazily, at a client's first round. A simulation keeps all of them here; the server's
 half of a method is never handed any. Here they are on the device that trains; where they do not fit
-there, :class:`glocal.training.client_state.offload.FarStore` keeps them elsewhere.
+there, :class:`glocal.training.client_state.offload.OffloadedStore` keeps them elsewhere.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor
 
 from glocal.core import tree
 from glocal.core.types import ClientState, Tree
-from glocal.training.client_state.init import Making, stacked
+from glocal.training.client_state.init import FirstStates, stacked
 
 if TYPE_CHECKING:
-    from glocal.training.client_state.disk import SlotFile
+    from glocal.training.client_state.disk import DiskRows
 
 Make = Callable[[int], ClientState]
-"""A client's first state. A :class:`~glocal.training.client_state.init.Making` makes many at
+"""A client's first state. A :class:`~glocal.training.client_state.init.FirstStates` makes many at
 once."""
 
 
@@ -74,7 +74,7 @@ class ClientStore:
     def expect(self, ids: Tensor, busy: Tensor) -> None:
         """Told who takes part next, while ``busy`` train: what is far away can be fetched."""
 
-    def settled_file(self) -> SlotFile | None:
+    def settled_file(self) -> DiskRows | None:
         """The file that the rows are in, all of them, where they are on disk."""
         return None
 
@@ -108,7 +108,7 @@ class ClientStore:
     def _fresh(self, host: Tensor, make: Make) -> Tree:
         """First states, stacked, on the device, each row its own memory."""
         clients = host.tolist()
-        made = make.many(clients) if isinstance(make, Making) else stacked(make, clients)
+        made = make.many(clients) if isinstance(make, FirstStates) else stacked(make, clients)
         return tree.map(lambda x: x.to(self.device).contiguous(), made)
 
 
