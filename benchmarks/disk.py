@@ -138,12 +138,12 @@ def timed(training: Training, progress: Progress, rounds: int) -> list[float]:
     return times
 
 
-def data(clients: int) -> glocal.Federation:
-    n = clients * EXAMPLES
+def data(clients: int, examples: int = EXAMPLES) -> glocal.Federation:
+    n = clients * examples
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(n, FEATURES, generator=draw)
     y = torch.randint(CLASSES, (n,), generator=draw)
-    return glocal.federation(x, y, clients=torch.arange(n) // EXAMPLES, classes=CLASSES)
+    return glocal.federation(x, y, clients=torch.arange(n) // examples, classes=CLASSES)
 
 
 def used() -> str:

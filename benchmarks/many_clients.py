@@ -4,7 +4,7 @@
     python benchmarks/many_clients.py --clients 200 --sampled 20
 
 Every client keeps a personal model (ditto) of 633 thousand parameters, 784-512-256-256-128-10, and
-has 20 examples. The local baseline (one learning rate, one epoch), two rounds and the evaluation of
+has 8 examples. The local baseline (one learning rate, one epoch), two rounds and the evaluation of
 all models are part of the run; with ``--adapt`` fine-tuning is too. States and the baseline's
 models are on disk.
 
@@ -34,6 +34,7 @@ from typing import Any
 
 from disk import METHOD, MODEL, data, machine
 
+EXAMPLES = 8
 POINTS = ("alone", "ditto", "checkpoint", "evaluation", "adapting")
 
 
@@ -138,7 +139,7 @@ def child(chosen: argparse.Namespace) -> None:
 
     found = glocal.fit(
         METHOD,
-        data(chosen.clients),
+        data(chosen.clients, EXAMPLES),
         model=MODEL,
         rounds=chosen.rounds,
         sampled=chosen.sampled,
