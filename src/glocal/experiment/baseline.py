@@ -85,7 +85,7 @@ def train_baseline(
     task: Task,
     fed: Federation,
     engine: Engine,
-    alone: LocalTraining,
+    local: LocalTraining,
     seed: int,
     tick: Tick = lambda done, total: None,
     writer: CheckpointWriter | None = None,
@@ -93,9 +93,9 @@ def train_baseline(
 ) -> Baseline:
     """Train every client alone; with a writer of checkpoints, from its last checkpoint on."""
     storage = storage or Storage()
-    clients, device, epochs = len(fed), fed.x.device, alone.max_epochs
+    clients, device, epochs = len(fed), fed.x.device, local.max_epochs
     size = 4 * tree.count(task.params)
-    block_size = max(1, BLOCK_BYTES // (3 * size * len(alone.rates)))
+    block_size = max(1, BLOCK_BYTES // (3 * size * len(local.rates)))
     blocks = torch.split(torch.arange(clients, device=device), block_size)
     saved = writer.last() if writer else None
 
@@ -126,7 +126,7 @@ def train_baseline(
             if epoch < epochs:
                 finished(before + epoch, state)
 
-        found = _block(task, fed, engine, alone, seed, blocks[b], on_epoch, in_block or None)
+        found = _block(task, fed, engine, local, seed, blocks[b], on_epoch, in_block or None)
         models.scatter(blocks[b], found.models)
         for name, values in figures.items():
             values[blocks[b]] = getattr(found, name)
@@ -139,17 +139,17 @@ def _block(
     task: Task,
     fed: Federation,
     engine: Engine,
-    alone: LocalTraining,
+    local: LocalTraining,
     seed: int,
     ids: Tensor,
     on_epoch: OnEpoch,
     resumed: Tree | None,
 ) -> BlockModels:
     root = rng.fold(rng.key(seed, ids.device), 0xA10E)
-    rates = torch.tensor(alone.rates, device=ids.device)
+    rates = torch.tensor(local.rates, device=ids.device)
     runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
-    state = resumed["state"] if resumed else _start(task, alone, ids, rates, root)
-    best = train(task, fed, engine, alone, state, runs, root, on_epoch, resumed=resumed)
+    state = resumed["state"] if resumed else _start(task, local, ids, rates, root)
+    best = train(task, fed, engine, local, state, runs, root, on_epoch, resumed=resumed)
     return best.by_client(ids, rates, fed)
 
 
@@ -203,9 +203,9 @@ def train(
     return best
 
 
-def _start(task: Task, alone: LocalTraining, ids: Tensor, rates: Tensor, root: Tensor) -> Tree:
+def _start(task: Task, local: LocalTraining, ids: Tensor, rates: Tensor, root: Tensor) -> Tree:
     """One fresh initialisation for each client, the same for all of its rates."""
-    states = [alone.init(task, {}, rng.fold(rng.fold(root, 0), i)) for i in ids]
+    states = [local.init(task, {}, rng.fold(rng.fold(root, 0), i)) for i in ids]
     stacked = tree.map(lambda x: x.repeat_interleave(len(rates), 0), tree.stack(states))
     return {**stacked, "lr": rates.repeat(len(ids))}
 

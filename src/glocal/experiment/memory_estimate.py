@@ -49,7 +49,7 @@ class Sizes:
     clients: int
     engine: str
     model: int
-    alone: Client
+    baseline_client: Client
     """A client of the local baseline, at one learning rate."""
     rates: int
     cohort: int = 0
@@ -163,8 +163,8 @@ def counted(s: Sizes) -> Estimate:
             # The last block is still in training; elsewhere, the one before is on its way.
             "the local baseline's models": models - block if in_memory else block,
             # As they stand, as the epoch began, as the last one ended, and the best so far.
-            "models in training": runs * (3 * s.alone.state + s.model),
-            **_round(s, s.alone, runs),
+            "models in training": runs * (3 * s.baseline_client.state + s.model),
+            **_round(s, s.baseline_client, runs),
         }
     return Estimate(s, phases)
 
@@ -194,7 +194,7 @@ def estimate(
     task: Task,
     fed: Federation,
     engine: Engine,
-    alone: LocalTraining,
+    local: LocalTraining,
     training: Training | None = None,
     *,
     repeats: int = 1,
@@ -208,7 +208,7 @@ def estimate(
         task: What is trained.
         fed: Whose data.
         engine: What trains.
-        alone: How clients train the local baseline.
+        local: How clients train the local baseline.
         training: The rounds; none where there are none.
         repeats: How often.
         processes: Among how many processes the repeats are divided.
@@ -217,14 +217,15 @@ def estimate(
     """
     longest = int(fed.train.counts().max())
     setting = training.setting if training else Setting(len(fed), 1.0, 1)
-    by_itself = Method(local=alone, shared=nothing())
     pooled = pool_is_valid(fed) and fed.x.device.type == "cpu"
     base = Sizes(
         clients=len(fed),
         engine=engine.name,
         model=bytes_of(task.params),
-        alone=footprint(by_itself, task, fed.x, fed.y_train, longest, setting)[0],
-        rates=len(alone.rates),
+        baseline_client=footprint(
+            Method(local=local, shared=nothing()), task, fed.x, fed.y_train, longest, setting
+        )[0],
+        rates=len(local.rates),
         marks=4 * len(fed.test.rows) if pooled else 0,
         known=known,
         repeats=repeats,
@@ -321,7 +322,7 @@ def _check_disk(need: Estimate, checkpoints: CheckpointPolicy | None) -> None:
     if checkpoints is not None:
         # A block of the baseline in training, and rows that only older checkpoints refer to.
         block = (
-            s.block * s.rates * (s.alone.state + s.model)
+            s.block * s.rates * (s.baseline_client.state + s.model)
             if "the local baseline's models" in parts
             else 0
         )

@@ -143,6 +143,8 @@ class OffloadedStore(ClientStore):
             where, count = backing.locate(host[rest]), int(rest.sum())
             got, event = self._bring(where, count, list(range(count)))
             self._wait(got, event)
+            if count == len(host):
+                return self._tree(got)
             sources.append((rest, got))
         for mask, found in sources:
             at = mask.nonzero().flatten().to(self.device)
