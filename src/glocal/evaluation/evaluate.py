@@ -26,7 +26,7 @@ Models = Callable[[Tensor], dict[str, Params]]
 """Client ids to their candidate models, stacked."""
 
 CHUNK_BYTES = 1 << 30
-"""Bytes of stacked models and their answers that are held at once."""
+"""Bytes of stacked models and their logits that are held at once."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,11 @@ def outcomes(
         name, model = only
         logits = engine.evaluate(task.example_logits, model, fed.x, fed.y, pooled)["logits"][0]
         for k in range(len(fed)):
-            mine = slice(int(fed.test.start[k]), int(fed.test.start[k + 1]))
-            record(logits[mine], fed.y[fed.test.rows[mine]])
-        marks = metrics.correct(logits, fed.y[fed.test.rows]).to(torch.float32)
-        return Outcome(
-            found, own, marks.expand(len(fed), -1).cpu() if pool else None, [name] * len(fed)
-        )
+            part = slice(int(fed.test.start[k]), int(fed.test.start[k + 1]))
+            record(logits[part], fed.y[fed.test.rows[part]])
+        correct = metrics.correct(logits, fed.y[fed.test.rows]).to(torch.float32)
+        everywhere = correct.expand(len(fed), -1).cpu() if pool else None
+        return Outcome(found, own, everywhere, [name] * len(fed))
 
     for ids in torch.split(everyone, min(at_once(task, fed), at_most or len(fed))):
         model, names = pick(task, fed, engine, models(ids), ids)
