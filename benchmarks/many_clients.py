@@ -150,7 +150,7 @@ def child(chosen: argparse.Namespace) -> None:
         progress=report,
         name="ditto",
     )
-    stores = {"states": found.repeats[0].on_disk, "baseline": found.alone[0].on_disk}
+    stores = {"states": found.repeats[0].on_disk, "baseline": found.baseline[0].on_disk}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     figures = {
         "digests": {

@@ -16,7 +16,8 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Tree
 from glocal.experiment import baseline, repeat, setup
-from glocal.experiment.config import Order
+from glocal.experiment.config import Config
+from glocal.experiment.runner import memory_needed, runner_of
 from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.checkpoint_files import CheckpointFiles
 from glocal.training.client_state import disk
@@ -45,9 +46,9 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(baseline, "BLOCK_BYTES", 5 * 3 * 4 * PARAMETERS)
     monkeypatch.setattr("glocal.experiment.adaptation.BLOCK_BYTES", 2 * 5 * 4 * PARAMETERS)
     monkeypatch.setattr("glocal.evaluation.evaluate.CHUNK_BYTES", 7 * 4 * (PARAMETERS + 2 * 3))
-    setup._YARDSTICKS.clear()
+    setup._BASELINES.clear()
     yield
-    setup._YARDSTICKS.clear()
+    setup._BASELINES.clear()
 
 
 def found(run: glocal.Run, kept: repeat.Repeat) -> Tree:
@@ -61,8 +62,8 @@ def found(run: glocal.Run, kept: repeat.Repeat) -> Tree:
 
 def same(a: glocal.Run, b: glocal.Run) -> bool:
     trees = zip(
-        (a.model, found(a, a.repeats[0]), found(a, a.alone[0])),
-        (b.model, found(b, b.repeats[0]), found(b, b.alone[0])),
+        (a.model, found(a, a.repeats[0]), found(a, a.baseline[0])),
+        (b.model, found(b, b.repeats[0]), found(b, b.baseline[0])),
         strict=True,
     )
     leaves = all(
@@ -85,8 +86,18 @@ def undisturbed() -> glocal.Run:
 def test_where_models_are_changes_nothing(undisturbed: glocal.Run, states: str) -> None:
     run = glocal.fit("ditto", fed(), **GIVEN, states=states)
     assert same(run, undisturbed)
-    on_disk = run.alone[0].on_disk
+    on_disk = run.baseline[0].on_disk
     assert (on_disk is not None) == (states == "disk")
+
+
+def test_a_client_of_the_baseline_has_its_model_on_disk() -> None:
+    given = {"model": "logistic"}
+    near, far = (
+        glocal.fit(GIVEN["baseline"], fed(), **given, states=states).client_model(7)
+        for states in ("device", "disk")
+    )
+    x = torch.randn(5, 4)
+    assert torch.equal(near.logits(x), far.logits(x))
 
 
 def test_blocks_change_nothing(undisturbed: glocal.Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +108,7 @@ def test_blocks_change_nothing(undisturbed: glocal.Run, monkeypatch: pytest.Monk
     assert run.clients["accuracy"] == undisturbed.clients["accuracy"]
     assert run.clients["adapted_accuracy"] == undisturbed.clients["adapted_accuracy"]
     assert run.summary["new_test"] == undisturbed.summary["new_test"]
-    assert torch.equal(run.alone[0].val_accuracy, undisturbed.alone[0].val_accuracy)
+    assert torch.equal(run.baseline[0].val_accuracy, undisturbed.baseline[0].val_accuracy)
 
 
 class _KilledError(BaseException):
@@ -125,7 +136,7 @@ def killed(folder: Path, after: int) -> bool:
         patch.setattr(os, "fsync", before(os.fsync))
         patch.setattr(Path, "replace", before(Path.replace))
         patch.setattr(repeat, "validation", before(repeat.validation))
-        setup._YARDSTICKS.clear()
+        setup._BASELINES.clear()
         try:
             resumed(folder, lambda what, done, total: count())
         except _KilledError:
@@ -134,7 +145,7 @@ def killed(folder: Path, after: int) -> bool:
 
 
 def resumed(folder: Path, progress: Any = None) -> glocal.Run:
-    setup._YARDSTICKS.clear()
+    setup._BASELINES.clear()
     policy = CheckpointPolicy(folder, every=1, stop=lambda: False, note=lambda text: None)
     return glocal.fit("ditto", fed(), **GIVEN, states="disk", checkpoints=policy, progress=progress)
 
@@ -219,13 +230,11 @@ def test_a_disk_too_full_is_refused_before_anyone_trains(
 
 def test_memory_is_asked_for_what_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     from glocal.core import hardware
-    from glocal.methods import resolve
-    from glocal.slots.method import as_plan
 
-    plan, needs = as_plan(resolve("ditto")), {}
+    needs = {}
     for states in ("device", "disk"):
-        order = Order(**{**GIVEN, "states": states})
-        needs[states] = order.needs(plan, order.place(fed(), 0))
+        config = Config(**{**GIVEN, "states": states})
+        needs[states] = memory_needed(config, runner_of("", "ditto"), setup.make(config, fed(), 0))
     near, far = needs["device"], needs["disk"]
     assert near is not None
     assert far is not None

@@ -24,10 +24,9 @@ from glocal.experiment import setup as setups
 from glocal.experiment.client_footprint import Client
 from glocal.experiment.config import Config
 from glocal.experiment.runner import Callbacks, memory_needed, run_seed, runner_of
-from glocal.methods import resolve
 from glocal.methods.ditto import ditto
 from glocal.runs.restore import restore
-from glocal.slots.method import Plan, Stage, as_plan
+from glocal.slots.method import Plan, Stage
 from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.client_state import export
 from glocal.training.client_state import placement as storage
@@ -206,7 +205,7 @@ def test_what_does_not_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     order = Config(model="logistic", rounds=9, sampled=4, states="disk")
     here = setups.make(order, fed(), 0)
     need = memory_needed(order, runner_of("method", "ditto"), here)
-    near = replace(order, states="device").needs(as_plan(resolve("ditto")), here)
+    near = memory_needed(replace(order, states="device"), runner_of("method", "ditto"), here)
     assert need is not None
     assert near is not None
     assert need.disk == {"the local baseline's models": 12 * 60, "clients' states": 12 * 60}

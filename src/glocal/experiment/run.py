@@ -105,7 +105,9 @@ class Run:
         if self.trained is not None:
             params = self.trained.models(torch.tensor([number]))
         elif self.is_baseline:
-            params = {k: v[number : number + 1] for k, v in self.states.items() if k != "ids"}
+            one, on_disk = torch.tensor([number]), self.repeats[0].on_disk
+            models = {k: v for k, v in self.states.items() if k != "ids"}
+            params = on_disk.rows_of(one) if on_disk else tree.row(models, one)
         else:
             raise GlocalError("this run's models were not kept: fit it again, or save it first.")
         return ClientModel(names[number], self._filled(tree.row(params, 0)))
