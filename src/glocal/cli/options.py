@@ -100,7 +100,7 @@ def _option(each: dataclasses.Field[Any], defaults: dict[str, Any]) -> inspect.P
 
 
 def usable(path: Path | None) -> Path | None:
-    """Refuse, before anything is trained, a path that no file or folder can have."""
+    """Raise, before anything is trained, if no file or folder can have this path."""
     if path is None:
         return None
     problem = None

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from glocal.experiment.choice import CHOICE
 from glocal.report import cells
-from glocal.report.canvas import (
-    COLOURS,
-    GREY,
-    MARKERS,
-    every,
-    label,
-    new_figure,
-    provenance,
-    save,
-)
+from glocal.report.canvas import COLOURS, GREY, MARKERS, every, label, new_figure, provenance, save
 from glocal.report.comparison import choice_in_words, show_adaptation, show_privacy
 from glocal.report.tables import Cell, table
 

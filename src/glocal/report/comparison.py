@@ -58,7 +58,7 @@ def _row(name: str, run: Run, base: Mapping[str, Any] | None, new_test: bool) ->
     s = run.summary
     verdicts: list[Cell] = ["baseline", "–", "–", "–"]
     if not run.is_baseline:
-        verdicts = [points(s["benefit"]), *verdict_counts(s), str(s["undecided"])]
+        verdicts = [points(s["benefit"]), *off_counts(s), str(s["undecided"])]
     return [
         (name, "bold"),
         *(percent(s[k]) for k in ("mean", "worst10", "best10")),
@@ -71,7 +71,7 @@ def _row(name: str, run: Run, base: Mapping[str, Any] | None, new_test: bool) ->
     ]
 
 
-def verdict_counts(summary: Mapping[str, Any]) -> list[Cell]:
+def off_counts(summary: Mapping[str, Any]) -> list[Cell]:
     """How many clients are better off than alone, and how many worse."""
     return [count(summary[f"{word}_off"], word) for word in ("better", "worse")]
 

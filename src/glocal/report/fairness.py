@@ -11,7 +11,7 @@ from glocal.evaluation.metrics import METRICS, PERCENT, lorenz
 from glocal.evaluation.summary import FIGURES
 from glocal.report.canvas import GREY, every, label, new_figure, provenance, save, style
 from glocal.report.cells import COLOUR, number, show_table, where_tested
-from glocal.report.comparison import show_privacy, verdict_counts
+from glocal.report.comparison import off_counts, show_privacy
 from glocal.report.tables import Cell
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _rows(name: str, run: Run, result: Mapping[str, Any]) -> list[list[Cell]]:
     """The figures of one method and, of all but the base, a row of differences."""
     figures = result["fairness"][name]
     values = [_number(figures, f, "value") for f in FIGURES]
-    counts = ["–", "–"] if run.is_baseline else verdict_counts(run.summary)
+    counts = ["–", "–"] if run.is_baseline else off_counts(run.summary)
     rows: list[list[Cell]] = [[(name, "bold"), *values, *counts]]
     if name != result["against"]:
         mean, worst, _, gini, gap = (

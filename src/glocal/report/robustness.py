@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from glocal.report.cells import percent, points, show_table, sign_colour, where_tested
-from glocal.report.comparison import verdict_counts
+from glocal.report.comparison import off_counts
 from glocal.report.tables import Cell
 from glocal.studies.robustness import NO_ATTACK
 
@@ -28,7 +28,7 @@ def _cells(row: Mapping[str, Any]) -> list[Cell]:
         percent(row["mean"]["value"]),
         "" if first else _change(row["mean"]),
         percent(row["worst10"]["value"]),
-        *verdict_counts(row),
+        *off_counts(row),
         percent(row["backdoor"]),
     ]
 

@@ -10,16 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glocal.report.canvas import (
-    COLOURS,
-    GREY,
-    label,
-    line,
-    new_figure,
-    pair,
-    save,
-    study_note,
-)
+from glocal.report.canvas import COLOURS, GREY, label, line, new_figure, pair, save, study_note
 from glocal.report.cells import percent, short, show_table, with_half
 
 if TYPE_CHECKING:

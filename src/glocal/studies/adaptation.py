@@ -76,12 +76,7 @@ def adapt_runs(
 
 
 def adapted(
-    old: Restored,
-    by: str,
-    report: Report,
-    *,
-    keep: bool = False,
-    public: Public | None = None,
+    old: Restored, by: str, report: Report, *, keep: bool = False, public: Public | None = None
 ) -> Run:
     """The run, evaluated again as it stood and after its clients adapted."""
     setup, files = old.setup, old.files

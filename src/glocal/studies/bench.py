@@ -268,11 +268,7 @@ def engine_round(case: Case, task: Task, fed: Federation, key: Tensor, engine: E
 
 
 def same_work(
-    case: Case,
-    task: Task,
-    fed: Federation,
-    ends: dict[str, Params],
-    tolerance: float = TOLERANCE,
+    case: Case, task: Task, fed: Federation, ends: dict[str, Params], tolerance: float = TOLERANCE
 ) -> tuple[dict[str, float], float]:
     """Everybody's loss on all data after the round, and the largest difference of a parameter."""
     with torch.no_grad():

@@ -68,13 +68,7 @@ def adapt(
     """
     with reporter(None) as progress:
         runs, more, result = studies.adaptation.adapt_runs(
-            folder,
-            by,
-            again=again,
-            without=without,
-            public=public,
-            device=device,
-            report=progress,
+            folder, by, again=again, without=without, public=public, device=device, report=progress
         )
     show = partial(report.adaptation.show, runs, more)
     deliver(result, json, show, picture, partial(report.adaptation.draw, result))

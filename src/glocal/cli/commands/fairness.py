@@ -27,8 +27,7 @@ def fairness(
         ),
     ] = "accuracy",
     against: Annotated[
-        str | None,
-        option("The method others are set against. Default: the first.", "Evaluation"),
+        str | None, option("The method others are set against. Default: the first.", "Evaluation")
     ] = None,
     json: Json = None,
     picture: Picture = None,

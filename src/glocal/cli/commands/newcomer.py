@@ -34,21 +34,17 @@ def newcomer(
         ),
     ] = None,
     rotate: Annotated[
-        float,
-        option("Turn the newcomer's images by so many degrees.", "Joining"),
+        float, option("Turn the newcomer's images by so many degrees.", "Joining")
     ] = 0.0,
     own_epochs: Annotated[
-        int,
-        option("Passes over its own data before it sends anything.", "Joining"),
+        int, option("Passes over its own data before it sends anything.", "Joining")
     ] = 20,
     join_rounds: Annotated[int, option("Rounds in which it takes part.", "Joining")] = 10,
     fraction_old: Annotated[
-        float,
-        option("Share of old clients in those rounds; 0: none.", "Joining"),
+        float, option("Share of old clients in those rounds; 0: none.", "Joining")
     ] = 0.0,
     seeds: Annotated[
-        int,
-        option("Repeat on so many splits and seeds of the same clients.", "Evaluation"),
+        int, option("Repeat on so many splits and seeds of the same clients.", "Evaluation")
     ] = 1,
     json: Json = None,
 ) -> None:

@@ -17,8 +17,7 @@ def privacy(
         option("M, clients in a round (on average, with Poisson sampling). Default: all of them."),
     ] = None,
     rounds: Annotated[
-        int | None,
-        option("T. Left out, with --epsilon and --noise: how many there may be."),
+        int | None, option("T. Left out, with --epsilon and --noise: how many there may be.")
     ] = None,
     noise: Annotated[
         float | None,
@@ -29,16 +28,11 @@ def privacy(
     ] = None,
     epsilon: Annotated[float | None, option("A budget to be kept.")] = None,
     delta: Annotated[
-        float | None,
-        option("The chance of failure. Default: 1e-5, or 1/(10 N) if that is less."),
+        float | None, option("The chance of failure. Default: 1e-5, or 1/(10 N) if that is less.")
     ] = None,
     poisson: Annotated[
         bool,
-        option(
-            "Poisson sampling, or exactly M of N, which costs more.",
-            None,
-            "--poisson/--fixed",
-        ),
+        option("Poisson sampling, or exactly M of N, which costs more.", None, "--poisson/--fixed"),
     ] = True,
     local: Annotated[
         bool, option("Every client adds the noise itself (where=local).", None, "--local")

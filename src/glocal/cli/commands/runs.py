@@ -36,8 +36,7 @@ def runs(
     ] = None,
     data: Annotated[str | None, option("Only on this data.", "Which")] = None,
     state: Annotated[
-        str | None,
-        option("Only those: finished, running, stopped or damaged.", "Which"),
+        str | None, option("Only those: finished, running, stopped or damaged.", "Which")
     ] = None,
     where: Annotated[
         list[str] | None,

@@ -118,8 +118,7 @@ def landscape(
     config: Config,
     methods: Methods = None,
     points: Annotated[
-        str,
-        option("clients: the server's model and two clients'; seeds: three trainings."),
+        str, option("clients: the server's model and two clients'; seeds: three trainings.")
     ] = "clients",
     size: Annotated[int, option("Points on a side of the grid.")] = 31,
     json: Json = None,
@@ -141,10 +140,7 @@ def landscape(
 @app.command()
 @with_settings(*SETTINGS, "repeats", partition="dirichlet(10)", rounds=20, repeats=3)
 def noise(
-    config: Config,
-    methods: Methods = None,
-    json: Json = None,
-    picture: Picture = None,
+    config: Config, methods: Methods = None, json: Json = None, picture: Picture = None
 ) -> None:
     """Accuracy and calibration when training labels are wrong: pair and symmetric noise.
 
@@ -194,10 +190,7 @@ def decisions(
 @app.command()
 @with_settings(*SETTINGS)
 def weights(
-    config: Config,
-    methods: Methods = None,
-    json: Json = None,
-    picture: Picture = None,
+    config: Config, methods: Methods = None, json: Json = None, picture: Picture = None
 ) -> None:
     """Who counts how much, over time? Every client's weight in every round, and its loss.
 
@@ -222,10 +215,7 @@ def _each(
 
 
 def _decisions(
-    default: Callable[[bool], list[str]],
-    methods: list[str] | None,
-    config: Config,
-    **options: Any,
+    default: Callable[[bool], list[str]], methods: list[str] | None, config: Config, **options: Any
 ) -> list[dict[str, Any]]:
     """The decisions of the methods, or of those that are the default for the data."""
     arguments = {**config.arguments(), **options}

@@ -33,12 +33,10 @@ def synthetic(
     ] = "+".join(USES),
     rounds: Annotated[int, option(f"Rounds of {METHOD} from either start.")] = ROUNDS,
     fill: Annotated[
-        str,
-        option("Which examples poor clients get: of the classes they have (own), or all."),
+        str, option("Which examples poor clients get: of the classes they have (own), or all.")
     ] = "own",
     seed: Annotated[
-        int | None,
-        option("Of these trainings; that of the run by default. The data is the run's."),
+        int | None, option("Of these trainings; that of the run by default. The data is the run's.")
     ] = None,
     device: Annotated[str | None, option("cpu or cuda; that of the run by default.")] = None,
     json: Json = None,

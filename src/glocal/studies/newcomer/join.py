@@ -209,11 +209,5 @@ def _one_seed(
     newcomer["joined"] = of_newcomer(joint.models(progress))
     old = {"before": before, "after": of_old(joint.models(progress))}
     return Seen(
-        p,
-        newcomer,
-        alone,
-        old,
-        progress.traffic,
-        Trained(training, done),
-        Trained(joint, progress),
+        p, newcomer, alone, old, progress.traffic, Trained(training, done), Trained(joint, progress)
     )
