@@ -92,6 +92,15 @@ def test_json_to_stdout_is_nothing_but_json(glocal):
     assert json.loads(out)["methods"]["fedavg"]["summary"]["clients"] == 6
 
 
+def test_the_choice_has_no_figure_on_the_new_test(glocal):
+    adapt = ("--adapt", "fine-tune(lr=0.1, max_epochs=1)", "--new-test")
+    code, out, err = glocal("compare", "fedavg", *QUICK, *adapt)
+    assert (code, err) == (0, "")
+    rows = {line.split()[0]: line.split() for line in out.splitlines() if line.strip()}
+    assert "new test %" in out
+    assert rows["choice"][-1] == "–"
+
+
 def test_lists_name_everything_registered(glocal):
     from glocal.data import list_datasets, list_partitions
     from glocal.methods import list_methods

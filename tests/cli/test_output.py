@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from glocal.cli import app as cli
+from glocal.report.tables import Column, lay_out
 
 NEEDED = {"privacy": ["--clients", "10"], "run": ["fedavg"], "adapt": ["."], "synthetic": ["."]}
 NEEDED |= {"resume": ["."]}
@@ -62,3 +63,17 @@ def test_a_file_that_cannot_be_written_is_noticed_before_anything_is_loaded(
         assert says in err, words
         assert err.count("\n") == 1, words
     assert not list(tmp_path.iterdir())
+
+
+def test_headings_break_at_spaces_where_a_table_does_not_fit() -> None:
+    columns = [Column("method", text=True), Column("worst 10 %"), Column("sent up")]
+    rows = [["fedavg", "93.1", "8.97 M"]]
+    assert lay_out(columns, rows, 30) == [
+        "method  worst 10 %  sent up",
+        "fedavg        93.1   8.97 M",
+    ]
+    assert lay_out(columns, rows, 24) == [
+        "method  worst    sent",
+        "         10 %      up",
+        "fedavg   93.1  8.97 M",
+    ]
