@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch.func import vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from glocal.core import rng
 
@@ -159,3 +161,25 @@ def test_a_seed_for_others_is_not_negative() -> None:
     seeds = [rng.seed_of(rng.key(i)) for i in range(100)]
     assert min(seeds) >= 0
     assert len(set(seeds)) == 100
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda key: rng.fold(key, 3),
+        lambda key: rng.fold(key, torch.arange(3)),
+        lambda key: rng.normal(key, (4,)),
+        lambda key: vmap(lambda i: rng.uniform(rng.fold(key[0], i), (2,)))(torch.arange(4)),
+    ],
+)
+def test_a_traced_draw_is_an_operator_and_the_same_draw(
+    draw: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    keys = rng.fold(rng.key(5), torch.arange(6)).view(2, 3)
+    stacked = vmap(draw)
+    graph = make_fx(stacked, tracing_mode="fake")(keys)
+    names = {str(node.target) for node in graph.graph.nodes}
+    assert any(name.startswith("glocal.") for name in names)
+    plain = torch.stack([draw(key) for key in keys])
+    assert torch.equal(stacked(keys), plain)
+    assert torch.equal(graph(keys), plain)

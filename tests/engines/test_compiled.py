@@ -28,7 +28,7 @@ def test_methods(
 ) -> None:
     if narrow:
         monkeypatch.setattr(blocks, "CACHE", 1)
-        monkeypatch.setattr(compiling, "TINY", 0)  # products stay products, and are added in place
+        monkeypatch.setattr(compiling, "SMALL_PRODUCT", 0)  # so that updates are fused
     sampler = Fixed(len(SIZES)) if spec in EVERYBODY else None
     check_method(SMALL.get(spec, spec), sampler=sampler, compiled=True)
     assert capsys.readouterr().err == ""  # nothing went on uncompiled

@@ -247,10 +247,10 @@ def test_a_sentence_of_ours_is_passed_on_as_it_is(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=repr)
-def test_examine_looks_at_each_model_on_its_own_rows(
+def test_each_model_is_evaluated_on_its_own_rows(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (engines.base, engines.sequential, engines.vectorised):
+    for module in (engines.sequential, engines.evaluation):
         monkeypatch.setattr(module, "EVAL_BATCH", 2)
     job = work()
     task, fed = job.task, job.fed

@@ -16,9 +16,7 @@ from conftest import compiles
 from glocal.core import rng
 from glocal.data import federation
 from glocal.engines import CohortRound, Sequential, Vectorised
-from glocal.engines.compiled import blocks
-from glocal.engines.compiled import fused_sgd as added
-from glocal.engines.compiled import inductor as compiling
+from glocal.engines.compiled import blocks, fused_sgd, inductor
 from glocal.nn.optim import sgd
 from glocal.nn.task import Task
 from glocal.slots.client import minibatch_training
@@ -84,7 +82,7 @@ Step = Callable[..., None]
 def traced(step: Step, least: int = 0) -> tuple[Any, int]:
     """The step as it is rewritten, and how many products are added in place."""
     graph = make_fx(step)(*drawn())
-    added.add_in_place(graph.graph, least)
+    fused_sgd.fuse_updates(graph.graph, least)
     graph.recompile()
     names = [str(node.target) for node in graph.graph.nodes]
     return graph, sum("add_product" in name for name in names)
@@ -208,10 +206,10 @@ def test_a_compiled_step_adds_in_place(
     seen: list[int] = []
 
     def counted(graph: torch.fx.Graph, least: int) -> None:
-        added.add_in_place(graph, least)
+        fused_sgd.fuse_updates(graph, least)
         seen.append(sum("add_product" in str(node.target) for node in graph.nodes))
 
-    monkeypatch.setattr(compiling, "add_in_place", counted)
+    monkeypatch.setattr(inductor, "fuse_updates", counted)
     monkeypatch.setattr(blocks, "CACHE", 1 if narrow else 2**30)
     job = dense()
     close(Vectorised(compiled=True).round(job), Sequential().round(job))
@@ -243,7 +241,7 @@ def test_where_it_is_not_known_how_steps_are_compiled_all_the_same(
     def unknown() -> Any:
         raise AttributeError("no such kernel")
 
-    monkeypatch.setattr(added, "_operation", unknown)
+    monkeypatch.setattr(fused_sgd, "_operation", unknown)
     job, engine = dense(), Vectorised(compiled=True)
     close(engine.round(job), Sequential().round(job))
     assert capsys.readouterr().err == ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_engines import work
-from torch.func import vmap
 
 import toys
 from conftest import compiles
@@ -20,13 +19,11 @@ from glocal.core import rng, tree
 from glocal.core.errors import ClientError
 from glocal.data.split import from_counts
 from glocal.engines import CohortRound, Sequential, Vectorised, resolve
-from glocal.engines.base import Workload
-from glocal.engines.batching import Cuts, PlanSize, plan
-from glocal.engines.compiled import blocks, program
-from glocal.engines.compiled import cuda_graphs as captured
+from glocal.engines.base import WASTE, Workload
+from glocal.engines.batching import PlanSize, plan
+from glocal.engines.compiled import blocks, cuda_graphs, program
 from glocal.engines.compiled import inductor as compiling
-from glocal.engines.compiled.blocks import MOST, WASTE, Layout, cached, wasted, width
-from glocal.engines.compiled.rng_ops import left_alone
+from glocal.engines.compiled.blocks import MAX_BLOCKS, Layout, cache_width, wasted, width
 from glocal.nn.optim import sgd
 from glocal.nn.task import Task
 from glocal.slots.client import Local, Phase, minibatch_training
@@ -56,7 +53,7 @@ def test_blocks_waste_little_or_are_as_many_as_may_be(
     # A cohort as expected: spread over all sizes.
     steps = (-(-torch.tensor(n) // batch) * 2).sort(descending=True).values
     typical = steps[torch.linspace(0, len(n) - 1, cohort).round().long()]
-    others = [wasted(typical, -(-cohort // b)) for b in range(8 if varies else 1, MOST + 1)]
+    others = [wasted(typical, -(-cohort // b)) for b in range(8 if varies else 1, MAX_BLOCKS + 1)]
     assert wasted(typical, wide) <= WASTE or wasted(typical, wide) == min(others)
 
 
@@ -90,9 +87,6 @@ def test_room_for_anybody_changes_no_batch(batch_size: int, steps: int | None) -
     room = PlanSize.of(split, phase, batch_size)
     tight = plan(split, ids, keys, phase.epochs, batch_size, steps)
     roomy = plan(split, ids, keys, phase.epochs, room.batch, steps, room)
-    tabled = Cuts(split, room, steps)
-    looked_up = plan(split, ids, keys, phase.epochs, room.batch, steps, room, tabled)
-    assert all(torch.equal(a, b) for a, b in zip(astuple(roomy), astuple(looked_up), strict=True))
     assert torch.equal(tight.steps, roomy.steps)
     for i in range(len(ids)):
         for t in range(int(tight.steps[i])):
@@ -107,12 +101,10 @@ def replace_steps(steps: int | None) -> Phase:
 
 def test_the_rule_looks_at_the_length_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[bool] = []
-    monkeypatch.setattr(
-        program, "compiled", lambda step, *_, **__: (step, made.append(True) or frozenset())
-    )
+    monkeypatch.setattr(program, "compile_step", lambda step, *_, **__: made.append(True) or step)
     engine = resolve("auto", Task(toys.dropout_net()), torch.device("cpu"))
     job = work()
-    enough = compiling.LONG["cpu"]
+    enough = compiling.MIN_STEPS["cpu"]
     engine.round(replace(job, workload=Workload(enough - 1, 6)))
     assert made == []
     for _ in range(2):  # made once for all rounds
@@ -128,8 +120,8 @@ def test_large_dense_models_are_compiled_or_trained_one_by_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(engines, "DENSE_LIMIT", 1)
-    monkeypatch.setattr(captured, "_SAID", set())
-    job, cpu, enough = work(needs_loss=True), torch.device("cpu"), compiling.LONG["cpu"]
+    cuda_graphs.note.cache_clear()
+    job, cpu, enough = work(needs_loss=True), torch.device("cpu"), compiling.MIN_STEPS["cpu"]
     engine = resolve("auto", job.task, cpu)
     assert engine.name == "sequential"
     alone = Sequential().round(job)
@@ -160,13 +152,13 @@ def test_large_dense_models_are_compiled_where_the_run_is_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(engines, "DENSE_LIMIT", 1)
-    job = replace(work(needs_loss=True), workload=Workload(compiling.LONG["cpu"], 6))
+    job = replace(work(needs_loss=True), workload=Workload(compiling.MIN_STEPS["cpu"], 6))
     engine = resolve("auto", job.task, torch.device("cpu"))
     assert isinstance(engine, Vectorised)
     made, alone = engine.round(job), Sequential().round(job)
     close(made, alone)
     torch.testing.assert_close(made[0].loss, alone[0].loss)
-    assert len(engine.programs) == 1
+    assert len(engine.programs.kept) == 1
     convolutions = Task(toys.group_norm_net())
     assert resolve("auto", convolutions, torch.device("cpu")) == Sequential()
 
@@ -196,10 +188,10 @@ def test_a_function_that_cannot_be_traced_is_called() -> None:
     def looks(inputs: Any) -> Any:
         return {"y": inputs["x"] * 2} if float(inputs["x"].sum()) > 0 else {"y": inputs["x"]}
 
-    looking = captured.Captured(looks, torch.device("cpu"))
+    looking = cuda_graphs.Captured(looks, torch.device("cpu"))
     for x in (torch.ones(3), -torch.ones(3)):
         assert torch.equal(looking({"x": x})["y"], looks({"x": x})["y"])
-    assert not looking.traced
+    assert not looking.made
 
 
 def test_a_traced_function_knows_inputs_by_name_and_shape() -> None:
@@ -209,7 +201,7 @@ def test_a_traced_function_knows_inputs_by_name_and_shape() -> None:
         calls.append(1)
         return inputs["a"] - inputs["b"]
 
-    ours = captured.Captured(traced, torch.device("cpu"))
+    ours = cuda_graphs.Captured(traced, torch.device("cpu"))
     for n in (2, 3, 2, 3):
         a, b = torch.arange(n), torch.ones(n)
         assert torch.equal(ours({"a": a, "b": b}), a - b)
@@ -221,28 +213,7 @@ def test_programs_of_old_trainings_are_let_go() -> None:
     engine = Vectorised(in_blocks=True)
     for lr in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
         engine.round(work(minibatch_training(sgd(lr))))
-    assert len(engine.programs) == 4
-
-
-def test_draws_left_alone_are_the_same_draws() -> None:
-    keys = rng.fold(rng.key(5), torch.arange(6)).view(2, 3)
-    plain = (
-        rng.fold(keys, 3),
-        rng.fold(keys, torch.arange(3)),
-        rng.normal(keys, (4,)),
-        vmap(lambda k: rng.fold(k, torch.arange(3)))(keys),
-        vmap(lambda i: rng.uniform(rng.fold(keys[0], i), (2,)))(torch.arange(4)),
-    )
-    with left_alone():
-        again = (
-            rng.fold(keys, 3),
-            rng.fold(keys, torch.arange(3)),
-            rng.normal(keys, (4,)),
-            vmap(lambda k: rng.fold(k, torch.arange(3)))(keys),
-            vmap(lambda i: rng.uniform(rng.fold(keys[0], i), (2,)))(torch.arange(4)),
-        )
-    for a, b in zip(plain, again, strict=True):
-        assert torch.equal(a, b)
+    assert len(engine.programs.kept) == 4
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
@@ -256,7 +227,7 @@ def test_a_compiled_step_is_the_same_step(capsys: pytest.CaptureFixture[str]) ->
     down = {**job.down, "params": tree.map(lambda x: x * 0.5, job.down["params"])}
     other = replace(job, ids=job.ids[[5, 1, 3]], down=down, key=rng.key(9))
     close(engine.round(replace(other, workload=workload)), Sequential().round(other))
-    assert len(engine.programs) == 1
+    assert len(engine.programs.kept) == 1
     close(first, Sequential().round(job))  # what was given back is not overwritten
     assert capsys.readouterr().err == ""
 
@@ -265,8 +236,8 @@ def test_a_compiled_step_is_the_same_step(capsys: pytest.CaptureFixture[str]) ->
 def test_what_takes_minutes_to_compile_is_announced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(compiling, "MANY", 10)
-    monkeypatch.setattr(captured, "_SAID", set())
+    monkeypatch.setattr(compiling, "SLOW_OPERATIONS", 10)
+    cuda_graphs.note.cache_clear()
     Vectorised(compiled=True).round(work())
     said = capsys.readouterr().err
     assert "operations takes minutes; --engine vectorised does without" in said
@@ -276,11 +247,11 @@ def test_what_takes_minutes_to_compile_is_announced(
 def test_what_takes_too_long_to_compile_is_compiled_only_when_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(program, "MOST", 10)
-    job = replace(work(), workload=Workload(compiling.LONG["cpu"], 6))
+    monkeypatch.setattr(program, "MAX_OPERATIONS", 10)
+    job = replace(work(), workload=Workload(compiling.MIN_STEPS["cpu"], 6))
     engine = Vectorised(compiled=None)
     close(engine.round(job), Sequential().round(job))
-    (kept,) = engine.programs.values()
+    (kept,) = engine.programs.kept.values()
     assert kept.refused
     assert capsys.readouterr().err == ""
 
@@ -292,7 +263,7 @@ def test_where_compiling_fails_it_goes_on_and_says_so(
         raise RuntimeError("no compiler\nand a long story")
 
     monkeypatch.setattr(compiling, "_compiled", fails)
-    monkeypatch.setattr(captured, "_SAID", set())
+    cuda_graphs.note.cache_clear()
     job = work()
     for _ in range(2):
         close(Vectorised(compiled=True).round(job), Sequential().round(job))
@@ -316,10 +287,10 @@ def test_a_program_that_comes_out_differently_is_not_used(
                 tensors[0].add_(tensors[0] - before, alpha=0.01)
             times.append(1)
 
-        return longer, frozenset()
+        return longer
 
     monkeypatch.setattr(compiling, "_compiled", wrong)
-    monkeypatch.setattr(captured, "_SAID", set())
+    cuda_graphs.note.cache_clear()
     job = work()
     close(Vectorised(compiled=True).round(job), Sequential().round(job))
     assert "comes out differently" in capsys.readouterr().err
@@ -367,7 +338,7 @@ def test_a_client_that_fails_in_a_thread_is_named(two_threads: None) -> None:
     ],
 )
 def test_a_block_fits_the_cache_or_is_one_client(cohort: int, size: int, wide: int) -> None:
-    assert cached(cohort, size) == wide
+    assert cache_width(cohort, size) == wide
 
 
 @compiles
@@ -380,9 +351,10 @@ def test_blocks_on_threads_are_the_same_blocks(
     engine = Vectorised(compiled=True)
     made = engine.round(job)
     close(made, Sequential().round(job))
-    (kept,) = engine.programs.values()
+    (kept,) = engine.programs.kept.values()
     assert kept.width == 1
-    assert kept.apart == [True]
+    assert kept.single_thread
+    assert kept.compiled == {0}
     assert torch.get_num_threads() == 2
     torch.set_num_threads(1)
     again = engine.round(job)
@@ -405,9 +377,9 @@ def test_a_later_phase_is_compiled_at_its_own_first_step(
 
     def watched(step: Any, inputs: Any, *rest: Any, **options: Any) -> Any:
         times.append(int(inputs[-1]))
-        return compiling.compiled(step, inputs, *rest, **options)
+        return compiling.compile_step(step, inputs, *rest, **options)
 
-    monkeypatch.setattr(program, "compiled", watched)
+    monkeypatch.setattr(program, "compile_step", watched)
     job = work(two_phases())
     close(Vectorised(compiled=True).round(job), Sequential().round(job))
     assert times == [0, 0]

@@ -282,10 +282,10 @@ def test_without_freezing_proximal_terms_drift(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = toys.TOYS[method]() if method in toys.TOYS else method
-    monkeypatch.setattr(vectorised._Racing, "retire", lambda self, t: None)
+    monkeypatch.setattr(vectorised._ActiveClients, "set_aside", lambda self, t: None)
     check_method(made)  # setting the finished aside only saves time
     monkeypatch.setattr(
-        vectorised._Racing, "advance", lambda self, new, t: setattr(self, "carry", new)
+        vectorised._ActiveClients, "advance", lambda self, new, t: setattr(self, "carry", new)
     )
     with pytest.raises(AssertionError, match=r"frozen when finished.*by itself against with all"):
         check_method(made)

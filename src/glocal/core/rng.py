@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch._C import _len_torch_dispatch_stack
 from torch._C._functorch import peek_interpreter_stack
 
 
@@ -51,6 +52,15 @@ def _plain(x: Tensor) -> bool:
     return here and peek_interpreter_stack() is None  # not within vmap or grad
 
 
+def _is_traced(key: Tensor) -> bool:
+    """Whether a draw on a CPU is being traced: then it is an operator, which compilers leave alone.
+
+    Draws count modulo 2^64, as torch does. In C++ an overflow of signed numbers is undefined, so
+    that a compiler may make anything of it, and does.
+    """
+    return key.device.type == "cpu" and _len_torch_dispatch_stack() > 0
+
+
 def _words(x: Tensor) -> Any:
     """The same words as numpy holds them: without a sign, so that they may overflow."""
     return np.atleast_1d(x.numpy()).view(np.uint64)
@@ -81,6 +91,23 @@ def key(seed: int, device: torch.device | str = "cpu") -> Tensor:
 
 def fold(key: Tensor, data: int | Tensor) -> Tensor:
     """A child of ``key`` for each entry of ``data``; different data, unrelated children."""
+    if _is_traced(key):
+        if isinstance(data, int):
+            data = torch.full((), data, dtype=torch.int64)
+        child: Tensor = torch.ops.glocal.fold(key, data)
+        return child
+    return _fold(key, data)
+
+
+def bits(key: Tensor, n: int) -> Tensor:
+    """``n`` words of 64 random bits, as int64, in a new last dimension of ``key``."""
+    if _is_traced(key):
+        words: Tensor = torch.ops.glocal.bits(key, n)
+        return words
+    return _bits(key, n)
+
+
+def _fold(key: Tensor, data: int | Tensor) -> Tensor:
     if _plain(key) and (isinstance(data, int) or _plain(data)):
         if isinstance(data, int):
             if key.dim() == 0:
@@ -97,13 +124,49 @@ def fold(key: Tensor, data: int | Tensor) -> Tensor:
     return _mix(_mix(key + step) + _GAMMA)
 
 
-def bits(key: Tensor, n: int) -> Tensor:
-    """``n`` words of 64 random bits, as int64, in a new last dimension of ``key``."""
+def _bits(key: Tensor, n: int) -> Tensor:
     if _plain(key):
         counters = np.arange(1, n + 1, dtype=np.uint64) * _UG
         return _tensor(_mixed(_words(key)[..., None] + counters), (*key.shape, n))
     counter = torch.arange(1, n + 1, device=key.device)
     return _mix(key.unsqueeze(-1) + counter * _GAMMA)
+
+
+@torch.library.custom_op("glocal::fold", mutates_args=())
+def _fold_operator(key: Tensor, data: Tensor) -> Tensor:
+    return _fold(key, data)
+
+
+@torch.library.custom_op("glocal::bits", mutates_args=())
+def _bits_operator(key: Tensor, n: int) -> Tensor:
+    return _bits(key, n)
+
+
+@_fold_operator.register_fake
+def _(key: Tensor, data: Tensor) -> Tensor:
+    return (key + data).clone()
+
+
+@_bits_operator.register_fake
+def _(key: Tensor, n: int) -> Tensor:
+    return key.new_empty((*key.shape, n))
+
+
+@_fold_operator.register_vmap
+def _(info: Any, in_dims: Any, key: Tensor, data: Tensor) -> tuple[Tensor, int]:
+    inner = max(x.dim() - (d is not None) for x, d in zip((key, data), in_dims, strict=True))
+
+    def mapped_first(x: Tensor, dim: int | None) -> Tensor:
+        """The mapped dimension first, then as many as the longer of the two has."""
+        x = x.unsqueeze(0) if dim is None else x.movedim(dim, 0)
+        return x.reshape(x.shape[0], *(1,) * (inner - x.dim() + 1), *x.shape[1:])
+
+    return fold(mapped_first(key, in_dims[0]), mapped_first(data, in_dims[1])), 0
+
+
+@_bits_operator.register_vmap
+def _(info: Any, in_dims: Any, key: Tensor, n: int) -> tuple[Tensor, int]:
+    return bits(key.movedim(in_dims[0], 0), n), 0
 
 
 def uniform(key: Tensor, shape: Sequence[int]) -> Tensor:

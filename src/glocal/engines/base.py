@@ -1,4 +1,4 @@
-"""What an engine is: it runs the client's half of a method for many clients."""
+"""The protocol of engines: an engine runs the client's half of a method for many clients."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from glocal.data.federation import Federation
 from glocal.data.split import Split
 from glocal.nn.task import Task
 from glocal.slots.client import Local
+
+WASTE = 0.15
+"""Share of the steps that may be computed for clients that have finished already."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,12 @@ class Engine(Protocol):
         """As in ``engine="…"``."""
         ...
 
-    def round(self, work: CohortRound) -> tuple[Uplink, Tree]:
+    @property
+    def executed(self) -> str:
+        """What trained the last round: not what was asked for, but what really ran."""
+        ...
+
+    def round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         """Train the cohort: what it sends, and its new states."""
         ...
 
@@ -76,9 +84,9 @@ class Engine(Protocol):
         ...
 
     def evaluate(
-        self, look: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
+        self, metrics: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
-        """``look`` at each stacked model on its rows ([clients, n]) of ``x`` and ``y``."""
+        """``metrics`` of each stacked model on its rows ([clients, n]) of ``x`` and ``y``."""
         ...
 
 
@@ -98,4 +106,4 @@ def padded_rows(split: Split, ids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 EVAL_BATCH = 2048
-"""Examples that go through a model at once in evaluation: bounds memory, changes nothing."""
+"""Examples that go through a model at once when it is evaluated: bounds memory, changes nothing."""

@@ -1,7 +1,7 @@
-"""Stacked models looked at on their examples, all at once and in pieces.
+"""Stacked models evaluated on their examples, all at once and in pieces.
 
-A training evaluates the same models on the same rows many times. From the second time on, a GPU
-replays a captured CUDA graph, so that evaluating small models costs one launch.
+A training evaluates the same models on the same rows again and again. What is evaluated a second
+time on a GPU is captured as a CUDA graph, so that small models cost a launch each time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch.func import vmap
 from glocal.core import tree
 from glocal.core.types import Params, Tree
 from glocal.engines.base import EVAL_BATCH, PerExample
-from glocal.engines.compiled.cuda_graphs import Captured
+from glocal.engines.compiled import Captured
 
-KEPT = 8
-"""Ways of looking that are remembered."""
+MAX_GRAPHS = 8
+"""Evaluations that are remembered."""
 
-LIGHT = 1 << 26
+MAX_CAPTURED = 1 << 26
 """Numbers of stacked models up to which a launch counts: a graph has a copy of them."""
 
 
@@ -31,37 +31,43 @@ class BatchedEvaluation:
     """``evaluate`` of an engine, and what it has captured."""
 
     seen: OrderedDict[Any, Captured | None] = field(default_factory=OrderedDict)
-    """By what was looked at and in which shapes; None: once so far."""
+    """By what was evaluated and in which shapes; None: once so far."""
 
     def evaluate(
-        self, look: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
+        self, metrics: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
-        """``look`` at each model on its rows."""
-        piece = max(1, EVAL_BATCH // max(1, len(rows) // 8))
+        """``metrics`` of each model on its rows."""
         parts = []
-        for r in torch.split(rows, piece, dim=1):
-            looks = self._looks(look, models, x, y, r)
-            part = looks({"models": models, "rows": r})
-            # A graph's answer is overwritten by its next.
-            parts.append(tree.map(torch.clone, part) if isinstance(looks, Captured) else part)
+        for some in torch.split(rows, eval_rows(len(rows)), dim=1):
+            function = self._function(metrics, models, x, y, some)
+            part = function({"models": models, "rows": some})
+            # A graph's output is overwritten by its next.
+            parts.append(tree.map(torch.clone, part) if isinstance(function, Captured) else part)
         return tree.map(lambda *leaf: torch.cat(leaf, 1), parts[0], *parts[1:])
 
-    def _looks(self, look: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor) -> Any:
-        def looks(inputs: Tree) -> dict[str, Tensor]:
-            r = inputs["rows"]
-            answer: dict[str, Tensor] = vmap(look)(inputs["models"], x[r], y[r])
-            return answer
+    def _function(
+        self, metrics: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
+    ) -> Any:
+        def stacked(inputs: Tree) -> dict[str, Tensor]:
+            chosen = inputs["rows"]
+            values: dict[str, Tensor] = vmap(metrics)(inputs["models"], x[chosen], y[chosen])
+            return values
 
-        if rows.device.type != "cuda" or tree.count(models) > LIGHT:
-            return looks
+        if rows.device.type != "cuda" or tree.count(models) > MAX_CAPTURED:
+            return stacked
         # The data by identity: what is captured holds it, so no other can have its place.
-        key = (look, id(x), id(y), rows.shape)
+        key = (metrics, id(x), id(y), rows.shape)
         if key not in self.seen:
-            while len(self.seen) >= KEPT:
+            while len(self.seen) >= MAX_GRAPHS:
                 self.seen.popitem(last=False)
             self.seen[key] = None
-            return looks
+            return stacked
         self.seen.move_to_end(key)
-        if (kept := self.seen[key]) is None:
-            kept = self.seen[key] = Captured(looks, rows.device)
-        return kept
+        if (captured := self.seen[key]) is None:
+            captured = self.seen[key] = Captured(stacked, rows.device)
+        return captured
+
+
+def eval_rows(clients: int) -> int:
+    """Examples of each of so many clients that go through their models at once."""
+    return max(1, EVAL_BATCH // max(1, clients // 8))

@@ -28,17 +28,17 @@ from glocal.slots.client import Local
 class Sequential:
     """The plain loop over clients."""
 
-    name = "sequential"
+    name = executed = "sequential"
 
-    def round(self, work: CohortRound) -> tuple[Uplink, Tree]:
+    def round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         """Each client's round in turn."""
-        results = _each(work)
+        results = _all_clients(cohort)
         updates, states, extras, losses, n = zip(*results, strict=True)
         uplink = Uplink(
-            ids=work.ids,
-            n=torch.tensor(n, device=work.ids.device),
+            ids=cohort.ids,
+            n=torch.tensor(n, device=cohort.ids.device),
             update=tree.stack(updates),
-            loss=torch.stack(losses) if work.needs_loss else None,
+            loss=torch.stack(losses) if cohort.needs_loss else None,
             extra=tree.stack(extras),
         )
         return uplink, tree.stack(states)
@@ -52,14 +52,14 @@ class Sequential:
         return tree.stack(each)
 
     def evaluate(
-        self, look: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
+        self, metrics: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
         """Client by client, in pieces."""
         with torch.no_grad():
             each = [
                 tree.cat(
                     [
-                        look(tree.row(models, i), x[piece], y[piece])
+                        metrics(tree.row(models, i), x[piece], y[piece])
                         for piece in torch.split(rows[i], EVAL_BATCH)
                     ]
                 )
@@ -68,40 +68,40 @@ class Sequential:
         return tree.stack(each)
 
 
-def _each(work: CohortRound) -> list[tuple[Params, ClientState, Tree, Tensor, int]]:
+def _all_clients(cohort: CohortRound) -> list[tuple[Params, ClientState, Tree, Tensor, int]]:
     """All clients' rounds, in order."""
-    clients, before = len(work.ids), torch.get_num_threads()
-    at_once = min(clients, before) if work.ids.device.type == "cpu" else 1
-
-    def one(i: int, task: Task) -> tuple[Params, ClientState, Tree, Tensor, int]:
-        with torch.no_grad():  # a thread begins with gradients on
-            return one_client(replace(work, task=task), i, tree.row(work.states, i))
+    clients, threads = len(cohort.ids), torch.get_num_threads()
+    at_once = min(clients, threads) if cohort.ids.device.type == "cpu" else 1
 
     def some(first: int) -> list[tuple[Params, ClientState, Tree, Tensor, int]]:
-        torch.set_num_threads(1)  # of this thread
-        own = work.task.twin()  # calls put tensors into the module, so no two may share one
-        return [one(i, own) for i in range(first, clients, at_once)]
+        # Calls put tensors into the module, so no two threads may share one.
+        copied = replace(cohort, task=cohort.task.twin()) if at_once > 1 else cohort
+        with torch.no_grad():
+            return [
+                one_client(copied, i, tree.row(cohort.states, i))
+                for i in range(first, clients, at_once)
+            ]
 
     if at_once == 1:
-        return [one(i, work.task) for i in range(clients)]
+        return some(0)
     try:
-        with ThreadPoolExecutor(at_once) as pool:
+        with ThreadPoolExecutor(at_once, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             parts = list(pool.map(some, range(at_once)))
     finally:
-        torch.set_num_threads(before)  # new threads would take over what was set last
+        torch.set_num_threads(threads)  # some libraries know one number for all threads
     return [parts[i % at_once][i // at_once] for i in range(clients)]
 
 
 def one_client(
-    work: CohortRound, i: int, client: ClientState
+    cohort: CohortRound, i: int, client: ClientState
 ) -> tuple[Params, ClientState, Tree, Tensor, int]:
     """One client's round: update, new state, extras, loss of the received model, examples."""
-    task, local, fed, down = work.task.plain(), work.local, work.fed, work.down
-    ids, key = work.ids[i : i + 1], rng.fold(work.key, work.ids[i])
+    task, local, fed, down = cohort.task.plain(), cohort.local, cohort.fed, cohort.down
+    ids, key = cohort.ids[i : i + 1], rng.fold(cohort.key, cohort.ids[i])
     stage = "start"
     try:
-        loss = torch.zeros((), device=work.ids.device)
-        if work.needs_loss:
+        loss = torch.zeros((), device=cohort.ids.device)
+        if cohort.needs_loss:
             stage = "loss of the received model"
             every, _ = padded_rows(fed.train, ids)
             received = local.received(task, down, client)
@@ -123,9 +123,9 @@ def one_client(
             sizes = real.sum(-1).tolist()
             rows = torch.split(batches.rows[0][real], sizes)
             weight = torch.split(batches.weight[0][real], sizes)
-            for t, (own, w, step_key) in enumerate(zip(rows, weight, step_keys, strict=True)):
+            for t, (chosen, w, step_key) in enumerate(zip(rows, weight, step_keys, strict=True)):
                 stage = f"{phase.name}, step {t}"
-                batch = {"x": fed.x[own], "y": fed.y_train[own], "weight": w}
+                batch = {"x": fed.x[chosen], "y": fed.y_train[chosen], "weight": w}
                 carry = phase.step(task, down, carry, batch, step_key)
         stage = "finish"
         update, state, extra = local.finish(task, down, carry)

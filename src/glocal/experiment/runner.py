@@ -102,7 +102,7 @@ class LocalOnly:
             history=[],
             published=0,
             together=together,
-            engine=setup.engine.name,
+            engine=setup.engine.executed,
             model_name=setup.model_name,
             parameters=tree.count(task.params),
             val_accuracy=baseline.val_accuracy,
@@ -177,6 +177,7 @@ class Federated:
             callbacks.on_round(done)
 
         done, stopped = _rounds(training, on_round, keeper)
+        executed = setup.engine.executed  # before anything else is trained
         trained = Trained(training, done)
         outcome, val_accuracy = evaluate_trained(trained, setup.fed)
         adapted = None
@@ -207,7 +208,7 @@ class Federated:
             history=done.history,
             published=_published(training, done),
             together=ensemble.new_test(trained) if config.new_test else None,
-            engine=setup.engine.name,
+            engine=executed,
             model_name=setup.model_name,
             parameters=tree.count(setup.task.params),
             val_accuracy=val_accuracy,

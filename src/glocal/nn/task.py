@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import grad_and_value
+from torch.func import functional_call, grad_and_value
 from torch.nn import functional
 
 from glocal.core import rng, tree
@@ -68,7 +68,6 @@ class Task:
         self.precision = precision
         self.module = copy.deepcopy(module).train()
         self._eval_module = copy.deepcopy(module).eval()
-        self._train_call, self._eval_call = _Pure(self.module), _Pure(self._eval_module)
         self.losses = losses
         self.augment = augment
         self._fresh = fresh
@@ -101,7 +100,6 @@ class Task:
         other = copy.copy(self)
         other.module = copy.deepcopy(self.module).to(device)
         other._eval_module = copy.deepcopy(self._eval_module).to(device)
-        other._train_call, other._eval_call = _Pure(other.module), _Pure(other._eval_module)
         return other
 
     def init(self, key: Tensor) -> Params:
@@ -133,10 +131,10 @@ class Task:
         keys = {name: rng.fold(key, i + 1) for i, name in enumerate(self._keys)}
         kind = PRECISIONS[self.precision]
         if kind is None:
-            return self._train_call({**params, **keys}, x)
+            return _call(self.module, {**params, **keys}, x)
         # Without its cache of cast weights: a captured graph may not read what is kept elsewhere.
         with torch.autocast(x.device.type, kind, cache_enabled=False):
-            return self._train_call({**params, **keys}, x).float()
+            return _call(self.module, {**params, **keys}, x).float()
 
     def loss(self, params: Params, batch: Batch, key: Tensor) -> Tensor:
         """Mean training loss over the examples of a batch; padding has weight 0."""
@@ -161,7 +159,7 @@ class Task:
 
     def predict(self, params: Params, x: Tensor) -> Tensor:
         """Logits, in evaluation mode."""
-        return self._eval_call(params, x)
+        return _call(self._eval_module, params, x)
 
     def example_metrics(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """Each example's loss, and whether it is right (of a sequence, the share of positions)."""
@@ -180,39 +178,10 @@ def weighted_mean(each: Tensor, weight: Tensor) -> Tensor:
     return (each * weight).sum() / weight.sum().clamp(min=1.0)
 
 
-class _Pure:
-    """A module as a function of its named tensors: ``torch.func.functional_call``, prepared once.
-
-    ``functional_call`` walks the whole module at every call to find out which tensors go where and
-    which are tied, and that takes as long as a small model's forward pass.
-    """
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        owners: dict[int, list[tuple[dict[str, Any], str]]] = {}
-        tensors: dict[str, Tensor | None] = {}
-        for path, layer in module.named_modules():
-            for owner in (layer._parameters, layer._buffers):
-                for name, tensor in owner.items():
-                    tensors[f"{path}.{name}" if path else name] = tensor
-                    owners.setdefault(id(tensor), []).append((owner, name))
-        self.owners = {n: owners[id(t)] for n, t in tensors.items() if t is not None}
-
-    def __call__(self, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
-        """The module's output for ``x`` with these tensors in place of its own."""
-        swaps = [
-            (owner, key, owner[key], tensor)
-            for name, tensor in tensors.items()
-            for owner, key in self.owners[name]
-        ]
-        try:
-            for owner, key, _, tensor in swaps:
-                owner[key] = tensor
-            output: Tensor = self.module(x)
-            return output
-        finally:
-            for owner, key, before, _ in swaps:
-                owner[key] = before
+def _call(module: nn.Module, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
+    """The module's output for ``x`` with these tensors in place of its own."""
+    output: Tensor = functional_call(module, tensors, (x,))
+    return output
 
 
 def _is_keyed(layer: nn.Module) -> bool:

@@ -40,6 +40,11 @@ class Watch:
         """The name of the engine that runs."""
         return self.engine.name
 
+    @property
+    def executed(self) -> str:
+        """What the engine really ran."""
+        return self.engine.executed
+
     def round(self, work: CohortRound) -> tuple[Uplink, Tree]:
         """A round of the engine; refuse inputs that changed and states of another structure."""
         given = round_inputs(work)

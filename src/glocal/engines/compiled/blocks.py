@@ -1,8 +1,8 @@
 """Cohorts in blocks of one width, so that one program of fixed shapes trains them all.
 
-Clients are sorted by how many steps they have and cut into blocks of ``width``; a block is done
-when its longest client is. The narrower the blocks, the less is computed for clients that are
-already done, and the more calls there are.
+Clients are sorted by how many steps they have and divided into blocks of ``width``; a block is
+finished when its longest client is. The narrower the blocks, the less is computed for clients that
+have finished, and the more calls there are.
 """
 
 from __future__ import annotations
@@ -13,21 +13,18 @@ import torch
 from torch import Tensor
 
 from glocal.data.split import Split
-from glocal.engines.base import Workload
+from glocal.engines.base import WASTE, Workload
 from glocal.slots.client import Phase
 
-WASTE = 0.15
-"""Share of the steps that may be computed for nobody."""
-
-MOST = 16
+MAX_BLOCKS = 16
 """Blocks at most: more calls would cost more than the steps they save."""
 
 
 def width(split: Split, phase: Phase, batch: int, workload: Workload) -> int:
     """Clients in a block: the widest that wastes little on cohorts as they are to be expected.
 
-    Of the federation and the phase alone, never of one round's cohort: a run that is resumed
-    must be cut as before.
+    It depends on the federation and the phase alone, never on one round's cohort: a resumed run
+    must be divided as before.
     """
     n = split.counts().cpu()
     steps = torch.full_like(n, phase.steps) if phase.steps else -(-n // batch) * phase.epochs
@@ -35,7 +32,7 @@ def width(split: Split, phase: Phase, batch: int, workload: Workload) -> int:
     # A typical cohort has clients from all parts of the order.
     typical = steps[torch.linspace(0, len(steps) - 1, workload.cohort).round().long()]
     best, least = workload.cohort, float("inf")
-    for blocks in range(8 if workload.varies else 1, MOST + 1):
+    for blocks in range(8 if workload.varies else 1, MAX_BLOCKS + 1):
         wide = -(-workload.cohort // blocks)
         lost = wasted(typical, wide)
         if lost < least:
@@ -52,12 +49,12 @@ EVEN = 4
 """Blocks come in multiples of that, so that two threads or four have as many each."""
 
 
-def cached(cohort: int, size: int) -> int:
+def cache_width(cohort: int, size: int) -> int:
     """Clients in a block on a CPU, of ``size`` bytes each.
 
-    All of them, where they stay in the caches of two cores together. Else as many as stay in that
-    of one, which then trains a block alone. Never of how many cores there are: a run must be cut
-    alike on any machine.
+    All of them are one block where they stay in the caches of two cores together. Else a block has
+    as many as stay in the cache of one core, which then trains it by itself. How many cores there
+    are does not matter: a run must be divided alike on any machine.
     """
     most = max(1, CACHE // max(1, 3 * size))
     if cohort <= 2 * most:
@@ -67,7 +64,7 @@ def cached(cohort: int, size: int) -> int:
 
 
 def wasted(steps: Tensor, width: int) -> float:
-    """Steps computed for nobody, as a share of those computed for somebody; ``steps`` descend."""
+    """Steps computed for finished clients, as a share of all others; ``steps`` descend."""
     blocks = -(-len(steps) // width)
     computed = width * int(sum(int(steps[b * width]) for b in range(blocks)))
     return computed / max(1, int(steps.sum())) - 1.0
@@ -78,7 +75,7 @@ class Layout:
     """A cohort's clients, those with the most examples first, padded to whole blocks."""
 
     order: Tensor
-    """[blocks · width] which client each place has; where there is nobody, the last one again."""
+    """[blocks · width] which client each place has; padding repeats the last client."""
     places: Tensor
     """[clients] where each client is."""
     moved: bool
@@ -91,9 +88,9 @@ class Layout:
         """The layout of clients with ``n`` examples each (on the host)."""
         order = torch.sort(n, descending=True, stable=True).indices
         blocks = -(-len(n) // width)
-        nobody = blocks * width - len(n)
-        moved = bool(nobody) or not torch.equal(order, torch.arange(len(n)))
-        padded = torch.cat([order, order[-1:].expand(nobody)])
+        padding = blocks * width - len(n)
+        moved = bool(padding) or not torch.equal(order, torch.arange(len(n)))
+        padded = torch.cat([order, order[-1:].expand(padding)])
         most = n[padded[::width]].tolist()
         return cls(padded.to(device), order.argsort().to(device), moved, most)
 

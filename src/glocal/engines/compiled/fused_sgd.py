@@ -1,4 +1,4 @@
-"""Gradients that are products of matrices, added to the weights where they lie.
+"""Gradients that are products of matrices, added to the weights in place.
 
 A step of gradient descent on the weights of a layer is ``w + rate * (a @ b)``. A compiler makes the
 product, puts it into memory, and goes over weights and product once more. The library that
@@ -19,50 +19,50 @@ from torch.fx import Graph, Node
 
 aten = torch.ops.aten
 
-SAME = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
-"""What leaves a tensor as it is, where its shape stays."""
+VIEWS = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
+"""Operations that leave a tensor as it is, where its shape stays."""
 
 
-def add_in_place(graph: Graph, least: int) -> None:
-    """Rewrites each ``w.copy_(where(live, w + rate * (a @ b), w))`` of a traced step.
+def fuse_updates(graph: Graph, min_size: int) -> None:
+    """Rewrite each ``w.copy_(where(live, w + rate * (a @ b), w))`` of a traced step.
 
-    Only where nothing else looks at the product, and where it takes more than ``least``
-    multiplications for a client: smaller ones are better off inside of other kernels.
+    That is done only where nothing else reads the product, and where it takes more than
+    ``min_size`` multiplications for a client: smaller ones are better off inside other kernels.
     """
-    for end in graph.find_nodes(op="call_function", target=aten.copy_.default):
-        found = _Found.at(end)
-        if found is not None and found.size > least:
-            found.add(graph, end)
-            graph.erase_node(end)
+    for copy in graph.find_nodes(op="call_function", target=aten.copy_.default):
+        update = _Update.matched(copy)
+        if update is not None and update.size > min_size:
+            update.fuse(graph, copy)
+            graph.erase_node(copy)
     graph.eliminate_dead_code()
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Update:
     chosen: Node
     """The ``where``: the sum, or the weights as they were."""
     weights: Node
     live: Node
-    """Who is still at work."""
+    """Which clients still train."""
     rate: Node | float
     a: Node
     b: Node
-    turned: bool
+    transposed: bool
     """Whether it is the product's transpose that is added."""
 
     @classmethod
-    def at(cls, end: Any) -> _Found | None:
-        """What a ``copy_`` is of, where it is such a step."""
-        weights, chosen = end.args
-        if not _alone(chosen, aten.where.self) or chosen.args[2] is not weights:
+    def matched(cls, copy: Any) -> _Update | None:
+        """The update that a ``copy_`` writes, where it is such a step."""
+        weights, chosen = copy.args
+        if not _read_once(chosen, aten.where.self) or chosen.args[2] is not weights:
             return None
         live, moved, _ = chosen.args
         rate: Any
-        if _alone(moved, aten.addcmul.default) and not moved.kwargs:
+        if _read_once(moved, aten.addcmul.default) and not moved.kwargs:
             start, product, rate = moved.args
             if _shape(rate):
                 return None
-        elif _alone(moved, aten.add.Tensor):
+        elif _read_once(moved, aten.add.Tensor):
             (start, product), rate = moved.args, moved.kwargs.get("alpha", 1)
         else:
             return None
@@ -76,42 +76,44 @@ class _Found:
         """Multiplications for a client."""
         return math.prod(_shape(self.a)[1:]) * _shape(self.b)[2]
 
-    def add(self, graph: Graph, end: Node) -> None:
+    def fuse(self, graph: Graph, copy: Node) -> None:
+        """Add the product to the weights where the ``copy_`` was."""
+
         def call(operation: Any, *args: Any) -> Node:
             return graph.call_function(operation, args)
 
         # Where the sum was, not where it is written: a factor may be a view of other weights, which
         # are written before these.
         with graph.inserting_before(self.chosen):
-            # Who is done adds nothing: zero times zero, whatever it saw.
+            # A finished client adds nothing: zero times zero, whatever its batch was.
             scaled = call(aten.mul.Tensor, self.a, self.rate)
             a = call(aten.where.ScalarOther, self.live, scaled, 0.0)
             b = call(aten.where.ScalarOther, self.live, self.b, 0.0)
-            if self.turned:
+            if self.transposed:
                 a, b = (call(aten.transpose.int, factor, 1, 2) for factor in (b, a))
-        with graph.inserting_before(end):
+        with graph.inserting_before(copy):
             call(_operation(), self.weights, a, b)
 
 
 def _factors(product: Any) -> tuple[Node, Node, bool] | None:
-    """``a`` and ``b``, where this is ``a @ b`` however it is viewed, and whether it is turned."""
-    turned = False
-    while _alone(product):
+    """``a`` and ``b``, where this is a view of ``a @ b``, and whether it is transposed."""
+    transposed = False
+    while _read_once(product):
         if product.target is aten.bmm.default:
-            return (*product.args, turned)
+            return (*product.args, transposed)
         inner, *rest = product.args
         if product.target is aten.transpose.int and {d % 3 for d in rest} == {1, 2}:
-            turned = not turned
-        elif product.target not in SAME or _shape(inner) != _shape(product):
+            transposed = not transposed
+        elif product.target not in VIEWS or _shape(inner) != _shape(product):
             return None
         product = inner
     return None
 
 
-def _alone(node: Any, target: Any = None) -> bool:
-    """Whether it is (such) an operation that one other looks at."""
-    found = isinstance(node, Node) and node.op == "call_function" and len(node.users) == 1
-    return found and target in (None, node.target)
+def _read_once(node: Any, target: Any = None) -> bool:
+    """Whether it is (such) an operation that one other reads."""
+    operation = isinstance(node, Node) and node.op == "call_function" and len(node.users) == 1
+    return operation and target in (None, node.target)
 
 
 def _shape(node: Node | float) -> tuple[int, ...]:

@@ -11,117 +11,119 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glocal.engines.compiled.cuda_graphs import say
-from glocal.engines.compiled.fused_sgd import add_in_place
-from glocal.engines.compiled.rng_ops import left_alone
+from glocal.engines.compiled.cuda_graphs import note
+from glocal.engines.compiled.fused_sgd import fuse_updates
 
 InPlace = Callable[..., None]
 """Changes some of the tensors it is given."""
 
-Made = tuple[InPlace, frozenset[int]]
-"""A program, and which of its inputs it does not look at."""
-
-LONG = {"cpu": 5_000, "cuda": 40_000}
+MIN_STEPS = {"cpu": 5_000, "cuda": 40_000}
 """Steps in all from which compiling pays (docs/speed.md has the numbers): it takes about as long as
 several thousand uncompiled steps of the same model, whatever the model."""
 
-MANY = 2_000
-"""Operations of a step from which it is said that compiling takes minutes: a recurrent model on 20
+SLOW_OPERATIONS = 2_000
+"""Operations of a step from which a note says that compiling takes minutes: a recurrent model on 20
 tokens has 2,500 of them and takes one (docs/speed.md)."""
 
-MOST = 4_000
+MAX_OPERATIONS = 4_000
 """Operations of a step up to which ``auto`` compiles it: a C++ compiler takes ever longer for
 each, as it makes one function of them."""
 
 
-class _TooManyError(Exception):
-    """More operations than are compiled without being asked for."""
+_COMPILING = Lock()
+"""TorchInductor's settings are the process's: one thread compiles at a time."""
+
+
+class _TooManyOperationsError(Exception):
+    """The step has more operations than are compiled without being asked for."""
 
 
 def pays(steps: int, device: torch.device) -> bool:
-    """The rule: of the length of the run and the device alone, never of a clock."""
-    return steps >= LONG.get(device.type, sys.maxsize)
+    """The rule behind ``auto``: of the length of the run and the device, never of a clock."""
+    return steps >= MIN_STEPS.get(device.type, sys.maxsize)
 
 
-def compiled(
-    function: InPlace,
+def compile_step(
+    step: InPlace,
     inputs: Sequence[Tensor],
     changed: int,
     *,
-    rough: bool = False,
-    alone: bool = False,
-    most: float = math.inf,
-) -> Made:
-    """``function`` of tensors like these, compiled, and which of them it does not look at.
+    half_precision: bool = False,
+    single_thread: bool = False,
+    max_operations: float = math.inf,
+) -> InPlace | None:
+    """``step`` on tensors like these as a compiled program; None, and a note, if it cannot be.
 
-    Where compiling fails it is as it was. It changes the first ``changed`` of its inputs. Both are
-    tried on copies of these, and from where the function leads (what is zero at first may hide an
-    error), and if a change comes out differently the program is not used: a wrong one would be
-    worse than a slow one. ``rough``: it computes in half precision somewhere.
-    ``alone``: one thread runs it, and others may run it at the same time. ``most``: operations up
-    to which it is tried at all.
+    It changes the first ``changed`` of its inputs. Step and program are compared on copies of
+    these, and from where the step leads (what is zero at first may hide an error); if a change
+    comes out differently the program is not used: a wrong one would be worse than a slow one.
+
+    Args:
+        step: The function.
+        inputs: What it is called with.
+        changed: How many of the inputs it changes.
+        half_precision: Whether it computes in half precision somewhere.
+        single_thread: Whether one thread runs it, while others may run it at the same time.
+        max_operations: Operations up to which it is compiled at all.
     """
 
-    def tried(one: InPlace, start: Sequence[Tensor]) -> list[Tensor]:
-        own = [t.clone() for t in start]
-        one(*own, *inputs[changed:])
-        return own
+    def result(function: InPlace, start: Sequence[Tensor]) -> list[Tensor]:
+        tensors = [t.clone() for t in start]
+        function(*tensors, *inputs[changed:])
+        return tensors
 
-    def same(made: InPlace, start: Sequence[Tensor], end: Sequence[Tensor]) -> bool:
-        all_three = zip(start, tried(made, start), end, strict=True)
-        return all(_same_change(*one, rough) for one in all_three if one[0].numel())
+    def same(program: InPlace, start: Sequence[Tensor], end: Sequence[Tensor]) -> bool:
+        changes = zip(start, result(program, start), end, strict=True)
+        return all(_same_change(*one, half_precision) for one in changes if one[0].numel())
 
     try:
-        with _quiet():
-            made, unread = _tried(
-                lambda way: _compiled(function, inputs, changed, alone, way, most)
+        with _COMPILING, _quiet():
+            program = _first_that_works(
+                lambda fused: _compiled(step, inputs, changed, single_thread, fused, max_operations)
             )
-            first = tried(function, inputs[:changed])
-            second = tried(function, first)
-            if same(made, inputs[:changed], first) and same(made, first, second):
-                return made, unread
+            first = result(step, inputs[:changed])
+            second = result(step, first)
+            if same(program, inputs[:changed], first) and same(program, first, second):
+                return program
         reason = "what was made of it comes out differently"
-    except _TooManyError:
-        return function, frozenset()
-    except Exception as error:  # whatever tracing, a missing compiler or a backend raises
+    except _TooManyOperationsError:
+        return None
+    except Exception as error:  # whatever tracing, a missing compiler or another torch raises
         reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-    say(f"the training step cannot be compiled here ({reason[:160]}): it goes on uncompiled.")
-    return function, frozenset()
+    note(f"the training step cannot be compiled here ({reason[:160]}): it goes on uncompiled.")
+    return None
 
 
-def _tried(make: Callable[[bool], Made]) -> Made:
-    """With gradients added in place, or without where this torch does not know how."""
-    try:
-        return _twice(lambda: make(True))
-    except _TooManyError:
-        raise
-    except Exception:
-        return _twice(lambda: make(False))
+def _first_that_works(make: Callable[[bool], InPlace]) -> InPlace:
+    """With fused updates, or without where this torch does not know how.
 
-
-def _twice(make: Callable[[], Made]) -> Made:
-    """Once more where the compiler fails: what stops a run may have reached it first."""
-    try:
-        return make()
-    except Exception as error:
-        if "CppCompileError" not in str(error):
+    Once more where the C++ compiler fails: a signal that stops the run may have reached it first.
+    """
+    for fused in (True, True):
+        try:
+            return make(fused)
+        except _TooManyOperationsError:
             raise
-        return make()
+        except Exception as error:
+            if "CppCompileError" not in str(error):
+                break
+    return make(False)
 
 
-def _same_change(before: Tensor, made: Tensor, plain: Tensor, rough: bool) -> bool:
-    """Whether two changes are the same to rounding: every number, or where that is rough, in all.
+def _same_change(before: Tensor, made: Tensor, plain: Tensor, half_precision: bool) -> bool:
+    """Whether two changes are the same to rounding: every number, or in half precision in all.
 
     In half precision some units near zero are on in one and off in the other; what comes through
     them differs by as much as it is.
     """
-    order, tolerance = (2, 0.25) if rough else (torch.inf, 1e-3)
+    order, tolerance = (2, 0.25) if half_precision else (torch.inf, 1e-3)
     if not plain.is_floating_point():
         before, made, plain = (x.double() for x in (before, made, plain))
     gap, change, size = (
@@ -132,13 +134,13 @@ def _same_change(before: Tensor, made: Tensor, plain: Tensor, rough: bool) -> bo
 
 
 def _compiled(
-    function: InPlace,
+    step: InPlace,
     inputs: Sequence[Tensor],
     changed: int,
-    alone: bool,
-    in_place: bool,
-    most: float,
-) -> Made:
+    single_thread: bool,
+    fused: bool,
+    max_operations: float,
+) -> InPlace:
     # Imported here: the compiler takes seconds to import, and most runs are too short for it.
     from torch._functorch import config as functorch
     from torch._inductor import config
@@ -148,51 +150,50 @@ def _compiled(
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     def traced(*tensors: Tensor) -> tuple[()]:
-        function(*tensors)
+        step(*tensors)
         return ()
 
+    device = inputs[0].device
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     shapes = [mode.from_tensor(t, static_shapes=True) for t in inputs]
-    draws = left_alone() if inputs[0].device.type == "cpu" else nullcontext()
     with torch.no_grad():
-        with mode, draws:
+        with mode:
             graph = make_fx(traced, _allow_non_fake_inputs=True)(*shapes)
         graph.graph.eliminate_dead_code()
-        if in_place and inputs[0].device.type == "cpu":
-            add_in_place(graph.graph, TINY)
+        if fused and device.type == "cpu":
+            fuse_updates(graph.graph, SMALL_PRODUCT)
         operations = len(graph.graph.nodes)
-        if operations > most:
-            raise _TooManyError
-        if operations > MANY:
-            say(
+        if operations > max_operations:
+            raise _TooManyOperationsError
+        if operations > SLOW_OPERATIONS:
+            note(
                 f"compiling a training step of {operations:,} operations takes minutes; "
                 "--engine vectorised does without."
             )
-        named = [node for node in graph.graph.nodes if node.op == "placeholder"]
-        unread = frozenset(i for i, node in enumerate(named) if not node.users)
         constants = _lifted(graph)
         for constant, node in constants.items():
             node.meta["val"] = mode.from_tensor(constant, static_shapes=True)
             shapes.append(node.meta["val"])
         # The cache by the graph as it is traced does not know of rules; the one behind them does.
         with (
-            config.patch(_settings(config, inputs[0].device, alone)),
+            config.patch(_settings(config, device, single_thread)),
             functorch.patch(enable_autograd_cache=False),
         ):
-            kept: list[Any] = []
+            compiled: list[Any] = []
 
             def inner(lowered: Any, given: Sequence[Any], **options: Any) -> Any:
                 if len(given) != len(shapes):  # it would read what nobody gives it
                     raise RuntimeError("it takes other inputs than it was traced with")
-                kept.append(compile_fx_inner(lowered, given, **options))
-                return kept[-1]
+                compiled.append(compile_fx_inner(lowered, given, **options))
+                return compiled[-1]
 
-            rules = _rules(inputs[0].device)
-            program: Any = compile_fx(graph, shapes, inner_compile=inner, decompositions=rules)
+            rules = _rules(device)
+            whole: Any = compile_fx(graph, shapes, inner_compile=inner, decompositions=rules)
             copies = (t.clone() for t in inputs[:changed])
-            program(*copies, *inputs[changed:], *constants)  # the first call makes it
-    (innermost,) = kept  # what is around it is for programs that are differentiated
-    return _called(innermost, list(constants)), unread
+            whole(*copies, *inputs[changed:], *constants)  # the first call makes it
+    (program,) = compiled  # what is around it is for programs that are differentiated
+    call, rest = program.current_callable, list(constants)
+    return lambda *tensors: call([*tensors, *rest])
 
 
 def _lifted(graph: Any) -> dict[Tensor, Any]:
@@ -214,23 +215,10 @@ def _lifted(graph: Any) -> dict[Tensor, Any]:
     return inputs
 
 
-def _called(program: Any, constants: Sequence[Tensor]) -> InPlace:
-    """The way into a program that takes Python the least time.
-
-    Threads that each run one wait for each other whenever two of them are in Python at once, and
-    waking up takes longer than a small step.
-    """
-    entry = getattr(program.current_callable, "__globals__", {}).get("inductor_entry")
-    if entry is None:  # not made of C++ alone
-        return lambda *tensors: program([*tensors, *constants])
-    handles = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors
-    return lambda *tensors: entry(handles([*tensors, *constants]))
-
-
 THIN = 16
 """Terms up to which a sum is written out inside a kernel."""
 
-TINY = 20_000
+SMALL_PRODUCT = 20_000
 """Multiplications up to which a client's product of matrices is done by a loop on a CPU."""
 
 
@@ -239,18 +227,20 @@ READS = 40
 put a gradient that is written out, as a sum over a mini-batch, into memory before it is used."""
 
 
-def _settings(config: Any, device: torch.device, alone: bool) -> dict[str, Any]:
+def _settings(config: Any, device: torch.device, single_thread: bool) -> dict[str, Any]:
     settings: dict[str, Any] = {"unroll_reductions_threshold": THIN + 1}
     if device.type == "cpu":
         both = ("realize_cpu_acc_reads_threshold", "realize_acc_reads_threshold")
         settings[next(name for name in both if hasattr(config, name))] = READS
-    if alone:  # with this wrapper it lets go of Python while it runs
+    if single_thread:  # with this wrapper it lets go of Python while it runs
         settings |= {"cpp.threads": 1, "cpp_wrapper": True, "size_asserts": False}
+    if torch.__version__ < "2.7":  # its cache works within torch.compile only
+        settings["fx_graph_cache"] = False
     return settings
 
 
 def _rules(device: torch.device) -> dict[Any, Callable[..., Any]]:
-    """How operations are taken apart before kernels are made of them.
+    """How operations are decomposed before kernels are made of them.
 
     On a GPU, a gradient of weights is a sum over the few examples of a mini-batch. As a product of
     matrices it would go to memory and back; written out, it is made where the weights are updated.
@@ -261,10 +251,10 @@ def _rules(device: torch.device) -> dict[Any, Callable[..., Any]]:
     def bmm(a: Tensor, b: Tensor) -> Any:
         rows, terms, columns = a.shape[1], a.shape[2], b.shape[2]
         if device.type == "cuda":
-            apart = terms <= THIN and rows * columns >= 16 * terms
+            as_loop = terms <= THIN and rows * columns >= 16 * terms
         else:
-            apart = rows * terms * columns <= TINY
-        return (a.unsqueeze(-1) * b.unsqueeze(1)).sum(2) if apart else NotImplemented
+            as_loop = rows * terms * columns <= SMALL_PRODUCT
+        return (a.unsqueeze(-1) * b.unsqueeze(1)).sum(2) if as_loop else NotImplemented
 
     rules: dict[Any, Callable[..., Any]] = dict(select_decomp_table())
     rules[torch.ops.aten.bmm.default] = bmm
@@ -273,7 +263,7 @@ def _rules(device: torch.device) -> dict[Any, Callable[..., Any]]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Whatever goes wrong is said in a line of ours."""
+    """Nothing but our own note says what went wrong."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
