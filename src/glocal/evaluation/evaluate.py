@@ -87,13 +87,13 @@ def outcomes(
     """
     everyone = torch.arange(len(fed), device=fed.x.device)
     pooled = fed.test.rows.unsqueeze(0)
-    found: dict[str, list[float]] = {name: [] for name in metric_names(fed.classes)}
+    by_metric: dict[str, list[float]] = {name: [] for name in metric_names(fed.classes)}
     own: list[Tensor] = []
     pools: list[Tensor] = []
     chosen: list[str] = []
 
     def record(logits: Tensor, y: Tensor) -> None:
-        for name, values in found.items():
+        for name, values in by_metric.items():
             values.append(metrics.METRICS[name](logits, y))
         own.append(metrics.correct(logits, y).cpu())
 
@@ -105,7 +105,7 @@ def outcomes(
             record(logits[part], fed.y[fed.test.rows[part]])
         correct = metrics.correct(logits, fed.y[fed.test.rows]).to(torch.float32)
         everywhere = correct.expand(len(fed), -1).cpu() if pool else None
-        return Outcome(found, own, everywhere, [name] * len(fed))
+        return Outcome(by_metric, own, everywhere, [name] * len(fed))
 
     for ids in torch.split(everyone, min(at_once(task, fed), at_most or len(fed))):
         model, names = pick(task, fed, engine, models(ids), ids)
@@ -119,7 +119,7 @@ def outcomes(
             pools.append(
                 engine.evaluate(task.example_metrics, model, fed.x, fed.y, shared)["correct"].cpu()
             )
-    return Outcome(found, own, torch.cat(pools) if pool else None, chosen)
+    return Outcome(by_metric, own, torch.cat(pools) if pool else None, chosen)
 
 
 def pick(

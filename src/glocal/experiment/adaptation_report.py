@@ -71,7 +71,7 @@ def adapt_clients(
     before the next one is asked for, and what was adapted is forgotten, unless it is to be kept.
     """
     clients, total = len(fed), sum(t.max_epochs for t in wanted)
-    found: dict[str, Outcome] = {}
+    by_technique: dict[str, Outcome] = {}
     kept = ClientStore(clients, fed.x.device)
     accuracy, loss = torch.full((clients,), -1.0), torch.full((clients,), torch.inf)
     best = torch.zeros(clients, dtype=torch.int64)
@@ -100,12 +100,12 @@ def adapt_clients(
             return {"adapted": new.models}
 
         pool, most = pool_is_valid(fed), at_once(task, technique)
-        found[technique.name] = outcomes(task, fed, engine, adapted, pool=pool, at_most=most)
+        by_technique[technique.name] = outcomes(task, fed, engine, adapted, pool=pool, at_most=most)
         before += technique.max_epochs
-    names = list(found)
-    picked = compose([found[names[i]] for i in best.tolist()], range(clients))
+    names = list(by_technique)
+    picked = compose([by_technique[names[i]] for i in best.tolist()], range(clients))
     by = [names[i] if m else "none" for i, m in zip(best.tolist(), moved.tolist(), strict=True)]
-    return Adapted(found, picked, by, accuracy, kept.rows)
+    return Adapted(by_technique, picked, by, accuracy, kept.rows)
 
 
 def compose(chosen: Sequence[Outcome], clients: Sequence[int]) -> Outcome:
@@ -157,18 +157,18 @@ def complexity(fed: Federation, k: int) -> float:
 
 def _by_technique(trials: Sequence[Trial], repeats: Sequence[Adapted]) -> dict[str, Any]:
     """Each technique for everybody: every client's accuracy in every repeat, and the mean."""
-    found = {}
+    figures_of = {}
     for name in repeats[0].techniques:
         one = [
             Trial(t.fed, a.techniques[name], t.baseline, t.traffic)
             for t, a in zip(trials, repeats, strict=True)
         ]
         figures = summarise(client_table(one), one)
-        found[name] = {
+        figures_of[name] = {
             key: figures[key]
             for key in ("mean", "better_off", "worse_off", "undecided", "accuracies")
         }
-    return found
+    return figures_of
 
 
 def _counted(before: list[int], after: list[int]) -> dict[str, Any]:

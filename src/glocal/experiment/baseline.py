@@ -126,10 +126,10 @@ def train_baseline(
             if epoch < epochs:
                 finished(before + epoch, state)
 
-        found = _block(task, fed, engine, local, seed, blocks[b], on_epoch, in_block or None)
-        models.scatter(blocks[b], found.models)
+        block = _block(task, fed, engine, local, seed, blocks[b], on_epoch, in_block or None)
+        models.scatter(blocks[b], block.models)
         for name, values in figures.items():
-            values[blocks[b]] = getattr(found, name)
+            values[blocks[b]] = getattr(block, name)
         in_block = None
         finished((b + 1) * epochs, {}, last=b + 1 == len(blocks))
     return Baseline(models, **figures)
@@ -174,7 +174,7 @@ def train(
     active = torch.arange(len(runs), device=device)
     began = 0
     if resumed is not None:
-        best.found = resumed["best"]
+        best.state = resumed["best"]
         active, began = resumed["active"], int(resumed["epoch"])
     steps = sum(PlanSize.of(fed.train, phase, local.batch_size).steps for phase in local.phases)
     workload = Workload(steps * local.max_epochs, len(runs), varies=True)
@@ -198,7 +198,7 @@ def train(
         state = _put(state, active, new)
         # A run whose loss is no longer finite has a rate too high for it: it will not come back.
         active = active[(epoch + 1 - best.epoch[active] < local.patience) & loss.isfinite()]
-        left = {"state": state, "best": best.found, "active": active}
+        left = {"state": state, "best": best.state, "active": active}
         on_epoch(epoch + 1, {**left, "epoch": torch.tensor(epoch + 1)})
     return best
 
@@ -235,15 +235,15 @@ class Best:
         self.epoch = torch.zeros(len(runs), dtype=torch.int64, device=runs.device)
 
     @property
-    def found(self) -> Tree:
-        """All that was found so far, as a tree."""
+    def state(self) -> Tree:
+        """All that is kept of the epochs so far, as a tree."""
         return {"w": self.w, **{name: getattr(self, name) for name in _FOUND}}
 
-    @found.setter
-    def found(self, found: Tree) -> None:
-        self.w = found["w"]
+    @state.setter
+    def state(self, state: Tree) -> None:
+        self.w = state["w"]
         for name in _FOUND:
-            setattr(self, name, found[name])
+            setattr(self, name, state[name])
 
     def offer(self, rows: Tensor, w: Params, accuracy: Tensor, loss: Tensor, epoch: int) -> None:
         """Keep what is within a standard error of the best so far."""

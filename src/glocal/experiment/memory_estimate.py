@@ -237,7 +237,7 @@ def estimate(
     base = replace(base, baseline_place=rule(models, fed.x.device) if states == "auto" else states)
     if training is None:
         return counted(base)
-    found = []
+    stages = []
     for stage in training.plan.stages:
         one, state = footprint(stage.method, task, fed.x, fed.y_train, longest, setting)
         cohort = min(len(fed), max(1, round(setting.fraction * len(fed))))
@@ -251,8 +251,8 @@ def estimate(
             taken = models if base.baseline_place == "device" else 0
             place = rule(len(fed) * one.state, fed.x.device, taken)
         now = replace(now, place=place)
-        found.append(counted(replace(now, one_for_all=one.state == 0)))
-    return max(found, key=lambda e: e.total)
+        stages.append(counted(replace(now, one_for_all=one.state == 0)))
+    return max(stages, key=lambda e: e.total)
 
 
 def check_model(

@@ -158,8 +158,8 @@ def _named(tree: Tree, prefix: str, named: dict[str, Tensor]) -> Any:
 
 
 def _read(path: Path) -> Checkpoint:
-    found = _FILE.fullmatch(path.name)
-    assert found is not None
+    name = _FILE.fullmatch(path.name)
+    assert name is not None
     digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
@@ -167,7 +167,7 @@ def _read(path: Path) -> Checkpoint:
                 digest.update(part)
     except OSError as error:
         raise _DamagedError(error.strerror) from error
-    if digest.hexdigest() != found[2]:
+    if digest.hexdigest() != name[2]:
         raise _DamagedError("its checksum is wrong")
     from safetensors import safe_open
 
@@ -176,11 +176,11 @@ def _read(path: Path) -> Checkpoint:
             about = content.metadata() or {}
             facts, shape = json.loads(about["facts"]), json.loads(about["trees"])
             # Cloned: what is read may be a view of the file, which may soon be gone.
-            names = list(content.keys())
-            tensors = {name: content.get_tensor(name).clone() for name in names}
+            tensor_names = list(content.keys())
+            tensors = {name: content.get_tensor(name).clone() for name in tensor_names}
         if not isinstance(facts, dict):
             raise TypeError("facts")
-        return Checkpoint(int(found[1]), facts, _grown(shape, tensors))
+        return Checkpoint(int(name[1]), facts, _grown(shape, tensors))
     except Exception as error:  # a foreign file, whatever it holds; safetensors has its own kinds
         raise _DamagedError(f"it is no checkpoint: {type(error).__name__}") from error
 

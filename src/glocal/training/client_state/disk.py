@@ -227,7 +227,7 @@ def _moved(call: Callable[..., int], file: int, row: Sequence[Any], offset: int)
 
 
 def _checksum(row: Sequence[Any]) -> int:
-    found = 0
+    checksum = 0
     for part in row:
-        found = zlib.crc32(part, found)
-    return found
+        checksum = zlib.crc32(part, checksum)
+    return checksum

@@ -14,7 +14,7 @@ from glocal.core.types import ClientState, Tree
 
 @dataclass(frozen=True)
 class FirstStates:
-    """``making(i)`` is client i's first state, drawn from its own key.
+    """``first_states(i)`` is client i's first state, drawn from its own key.
 
     Few methods draw anything: most begin with what the server sent. Then a thousand new clients
     are one state a thousand times, and it is made once.

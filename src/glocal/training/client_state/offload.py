@@ -146,9 +146,9 @@ class OffloadedStore(ClientStore):
             if count == len(host):
                 return self._tree(got)
             sources.append((rest, got))
-        for mask, found in sources:
+        for mask, source in sources:
             at = mask.nonzero().flatten().to(self.device)
-            for leaf, rows in zip(leaves, found, strict=True):
+            for leaf, rows in zip(leaves, source, strict=True):
                 leaf[at] = rows
         return self._tree(leaves)
 
@@ -209,8 +209,8 @@ class OffloadedStore(ClientStore):
         out = tree.map(lambda x: x.new_empty((len(ids), *x.shape[1:])), self.like)
         for a in range(0, len(ids), FILLED):  # they may not fit the device
             some = slice(a, a + FILLED)
-            found = self.rows_of(ids[some].to(self.device))
-            tree.map(lambda x, new, some=some: x[some].copy_(new), out, found)
+            rows = self.rows_of(ids[some].to(self.device))
+            tree.map(lambda x, new, some=some: x[some].copy_(new), out, rows)
         return ids, out
 
     def filled(self, ids: Tensor, states: Tree) -> ClientStore:

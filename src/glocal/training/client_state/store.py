@@ -45,11 +45,11 @@ class ClientStore:
         fresh = self._fresh(host[new], make)
         if bool(new.all()):
             return fresh
-        here = new.to(ids.device)
+        is_new = new.to(ids.device)
 
         def both(made: Tensor, kept: Tensor) -> Tensor:
             out = torch.empty((len(ids), *made.shape[1:]), dtype=made.dtype, device=self.device)
-            out[here], out[~here] = made, kept[ids[~here]]
+            out[is_new], out[~is_new] = made, kept[ids[~is_new]]
             return out
 
         return tree.map(both, fresh, self.rows or {})
