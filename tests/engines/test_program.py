@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from glocal.core.errors import ClientError
 from glocal.data.split import from_counts
 from glocal.engines import CohortRound, Sequential, Vectorised, resolve
 from glocal.engines.base import WASTE, Workload
-from glocal.engines.batching import PlanSize, plan
+from glocal.engines.batching import BatchIndex, PlanSize, plan
 from glocal.engines.compiled import blocks, cuda_graphs, program
 from glocal.engines.compiled import inductor as compiling
 from glocal.engines.compiled.blocks import MAX_BLOCKS, Layout, cache_width, wasted, width
@@ -95,13 +95,26 @@ def test_room_for_anybody_changes_no_batch(batch_size: int, steps: int | None) -
     assert float(roomy.weight.sum()) == float(tight.weight.sum())
 
 
+@pytest.mark.parametrize("steps", [None, 7])
+def test_an_index_made_beforehand_changes_no_batch(steps: int | None) -> None:
+    split = from_counts(torch.arange(33), torch.tensor([11, 11, 11]))
+    phase, ids = replace_steps(steps), torch.tensor([2, 0])
+    keys, size = rng.fold(rng.key(3), ids), PlanSize.of(split, replace_steps(steps), 4)
+    index = BatchIndex.of(torch.tensor([11]), size, steps)
+    made = [plan(split, ids, keys, phase.epochs, 4, steps, size, given) for given in (None, index)]
+    for a, b in zip(*map(astuple, made), strict=True):
+        assert torch.equal(a, b)
+
+
 def replace_steps(steps: int | None) -> Phase:
     return PHASE._replace(steps=steps)
 
 
 def test_the_rule_looks_at_the_length_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[bool] = []
-    monkeypatch.setattr(program, "compile_step", lambda step, *_, **__: made.append(True) or step)
+    monkeypatch.setattr(
+        program, "compile_step", lambda step, *_, **__: made.append(True) or (step, frozenset())
+    )
     engine = resolve("auto", Task(toys.dropout_net()), torch.device("cpu"))
     job = work()
     enough = compiling.MIN_STEPS["cpu"]
@@ -287,7 +300,7 @@ def test_a_program_that_comes_out_differently_is_not_used(
                 tensors[0].add_(tensors[0] - before, alpha=0.01)
             times.append(1)
 
-        return longer
+        return longer, frozenset()
 
     monkeypatch.setattr(compiling, "_compiled", wrong)
     cuda_graphs.note.cache_clear()

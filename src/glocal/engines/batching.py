@@ -54,6 +54,33 @@ class PlanSize(NamedTuple):
         return cls(longest, batch, phase.steps, -(-phase.steps // fewest))
 
 
+class BatchIndex(NamedTuple):
+    """Where each mini-batch is in the order of a client's examples: by how many it has, alone."""
+
+    live: Tensor
+    """[clients, longest]: which places of an epoch's order hold an example."""
+    places: Tensor
+    """[clients, steps · batch]: in the orders of all epochs, one after another."""
+    real: Tensor
+    """[clients, steps, batch]: whether that is an example, or padding."""
+    steps: Tensor
+    """[clients]: how many each has."""
+
+    @classmethod
+    def of(cls, n: Tensor, size: PlanSize, steps: int | None) -> BatchIndex:
+        """The index of clients with ``n`` examples; with ``steps`` they all have so many."""
+        per_epoch = -(-n // size.batch)
+        count = per_epoch * size.epochs if steps is None else torch.full_like(n, steps)
+        t = torch.arange(size.steps, device=n.device)
+        epoch = (t // per_epoch.unsqueeze(-1)).clamp(max=size.epochs - 1)
+        within = torch.arange(size.batch, device=n.device)
+        place = (t % per_epoch.unsqueeze(-1)).unsqueeze(-1) * size.batch + within
+        real = (place < n.view(-1, 1, 1)) & (t < count.unsqueeze(-1)).unsqueeze(-1)
+        places = epoch.unsqueeze(-1) * size.longest + place.clamp(max=size.longest - 1)
+        live = torch.arange(size.longest, device=n.device) < n.unsqueeze(-1)
+        return cls(live, places.flatten(1), real, count)
+
+
 def plan(
     split: Split,
     ids: Tensor,
@@ -62,12 +89,14 @@ def plan(
     batch_size: int,
     steps: int | None = None,
     size: PlanSize | None = None,
+    index: BatchIndex | None = None,
 ) -> Batches:
     """The batches of ``epochs`` passes for clients ``ids``; ``keys`` has one key for each.
 
     With ``steps``, every client has so many, in as many passes over its data as that takes. With
     ``size`` the shapes are those, whoever the clients are, and nothing waits for the device: then
-    ``Batches.steps`` stays there. The batches are the same.
+    ``Batches.steps`` stays there. Where all clients have as many examples, the ``index`` of one,
+    made beforehand, saves time. The batches are the same.
     """
     device, fixed = keys.device, size is not None
     starts = split.start.to(device)
@@ -81,20 +110,14 @@ def plan(
             epochs = -(-steps // int(per_epoch.min()))
         most = int(per_epoch.max()) * epochs if steps is None else steps
         size = PlanSize(longest, batch, most, epochs)
-    per_epoch = -(-n // size.batch)
-    count = per_epoch * size.epochs if steps is None else torch.full_like(n, steps)
-    t = torch.arange(size.steps, device=device)
-    epoch = (t // per_epoch.unsqueeze(-1)).clamp(max=size.epochs - 1)
-    within = torch.arange(size.batch, device=device)
-    # [clients, steps, batch]: the place of each example in the order of its epoch.
-    place = (t % per_epoch.unsqueeze(-1)).unsqueeze(-1) * size.batch + within
-    real = (place < n.view(-1, 1, 1)) & (t < count.unsqueeze(-1)).unsqueeze(-1)
-    places = epoch.unsqueeze(-1) * size.longest + place.clamp(max=size.longest - 1)
-
+    if index is None:
+        index = BatchIndex.of(n, size, steps)
+    shape = (len(ids), *index.real.shape[1:])
     epoch_keys = rng.fold(keys.unsqueeze(-1), torch.arange(size.epochs, device=device))
-    live = torch.arange(size.longest, device=device) < n.unsqueeze(-1)
     # [clients, epochs, longest]
-    order = rng.permutation(epoch_keys, size.longest, live.unsqueeze(1)).flatten(1)
-    chosen = start.view(-1, 1, 1) + order.gather(1, places.flatten(1)).view(places.shape)
-    rows = torch.where(real, split.rows.to(device)[torch.where(real, chosen, 0)], 0)
-    return Batches(rows, real.to(torch.float32), count if fixed else count.cpu())
+    order = rng.permutation(epoch_keys, size.longest, index.live.unsqueeze(1)).flatten(1)
+    chosen = start.view(-1, 1, 1) + order.gather(1, index.places.expand(len(ids), -1)).view(shape)
+    rows = torch.where(index.real, split.rows.to(device)[torch.where(index.real, chosen, 0)], 0)
+    weight = index.real.to(torch.float32).expand(shape)
+    count = index.steps.expand(len(ids))
+    return Batches(rows, weight, count if fixed else count.cpu())

@@ -24,6 +24,9 @@ from glocal.engines.compiled.fused_sgd import fuse_updates
 InPlace = Callable[..., None]
 """Changes some of the tensors it is given."""
 
+Compiled = tuple[InPlace, frozenset[int]]
+"""A program, and which of its inputs it does not read."""
+
 MIN_STEPS = {"cpu": 5_000, "cuda": 40_000}
 """Steps in all from which compiling pays (docs/speed.md has the numbers): it takes about as long as
 several thousand uncompiled steps of the same model, whatever the model."""
@@ -58,7 +61,7 @@ def compile_step(
     half_precision: bool = False,
     single_thread: bool = False,
     max_operations: float = math.inf,
-) -> InPlace | None:
+) -> Compiled | None:
     """``step`` on tensors like these as a compiled program; None, and a note, if it cannot be.
 
     It changes the first ``changed`` of its inputs. Step and program are compared on copies of
@@ -85,13 +88,13 @@ def compile_step(
 
     try:
         with _COMPILING, _quiet():
-            program = _first_that_works(
+            program, unread = _first_that_works(
                 lambda fused: _compiled(step, inputs, changed, single_thread, fused, max_operations)
             )
             first = result(step, inputs[:changed])
             second = result(step, first)
             if same(program, inputs[:changed], first) and same(program, first, second):
-                return program
+                return program, unread
         reason = "what was made of it comes out differently"
     except _TooManyOperationsError:
         return None
@@ -101,7 +104,7 @@ def compile_step(
     return None
 
 
-def _first_that_works(make: Callable[[bool], InPlace]) -> InPlace:
+def _first_that_works(make: Callable[[bool], Compiled]) -> Compiled:
     """With fused updates, or without where this torch does not know how.
 
     Once more where the C++ compiler fails: a signal that stops the run may have reached it first.
@@ -140,7 +143,7 @@ def _compiled(
     single_thread: bool,
     fused: bool,
     max_operations: float,
-) -> InPlace:
+) -> Compiled:
     # Imported here: the compiler takes seconds to import, and most runs are too short for it.
     from torch._functorch import config as functorch
     from torch._inductor import config
@@ -170,6 +173,8 @@ def _compiled(
                 f"compiling a training step of {operations:,} operations takes minutes; "
                 "--engine vectorised does without."
             )
+        named = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        unread = frozenset(i for i, node in enumerate(named) if not node.users)
         constants = _lifted(graph)
         for constant, node in constants.items():
             node.meta["val"] = mode.from_tensor(constant, static_shapes=True)
@@ -193,7 +198,7 @@ def _compiled(
             whole(*copies, *inputs[changed:], *constants)  # the first call makes it
     (program,) = compiled  # what is around it is for programs that are differentiated
     call, rest = program.current_callable, list(constants)
-    return lambda *tensors: call([*tensors, *rest])
+    return lambda *tensors: call([*tensors, *rest]), unread
 
 
 def _lifted(graph: Any) -> dict[Tensor, Any]:

@@ -21,13 +21,16 @@ from torch.func import vmap
 from glocal.core import rng, tree
 from glocal.core.types import Carry, Downlink, Tree, Uplink
 from glocal.engines.base import CohortRound, Workload
-from glocal.engines.batching import PlanSize, plan
+from glocal.engines.batching import BatchIndex, PlanSize, plan
 from glocal.engines.compiled.blocks import Layout, cache_width, width
 from glocal.engines.compiled.cuda_graphs import Captured, record
 from glocal.engines.compiled.inductor import MAX_OPERATIONS, InPlace, compile_step
 from glocal.engines.threads import workers
 from glocal.nn.task import Task
 from glocal.slots.client import Phase
+
+KEYS = 3
+"""Where the clients' keys are among the inputs of a step, from the end."""
 
 new_stream = torch.cuda.Stream
 
@@ -68,6 +71,7 @@ class Program:
             wide = min(wide, fits)
         self.width = min(wide, widest)
         self.counts = self.fed.train.counts().cpu()
+        self.one_size = bool((self.counts == self.counts[0]).all())
         self.blocks: list[_Block] = []
         self.carry: Carry = {}
         """What all blocks train, one after another in memory."""
@@ -76,6 +80,10 @@ class Program:
         self.steps: dict[int, InPlace] = {}
         self.compiled: set[int] = set()
         """Phases whose step is compiled."""
+        self.keyless: set[int] = set()
+        """Phases whose step is known to draw nothing."""
+        self.layouts: dict[int, Layout] = {}
+        """Those of cohorts of so many clients, where all clients have as many examples."""
         self.refused = False
         """Whether a step could not be compiled on a CPU: then blocks cost more than they gain."""
 
@@ -83,7 +91,11 @@ class Program:
         """The cohort's updates and new states; None: what makes blocks worth it cannot be had."""
         if self.refused:
             return None
-        layout = Layout.of(self.counts[cohort.ids.cpu()], self.width, self.device)
+        layout = self.layouts.get(len(cohort.ids))
+        if layout is None:
+            layout = Layout.of(self.counts[cohort.ids.cpu()], self.width, self.device)
+            if self.one_size:
+                self.layouts[len(cohort.ids)] = layout
         ids, keys, states = cohort.ids, cohort.keys, cohort.states
         if layout.moved:
             ids, keys = ids[layout.order], keys[layout.order]
@@ -161,11 +173,17 @@ class Program:
         """How a phase's mini-batches are drawn, into the blocks."""
         phase, size = self.phases[p], self.sizes[p]
         times = torch.arange(size.steps, device=self.device)
+        n = self.counts[:1].to(self.device)
+        index = BatchIndex.of(n, size, phase.steps) if self.one_size else None
 
         def draw(inputs: Tree) -> None:
             ids, keys = inputs["ids"], rng.fold(inputs["keys"], p)
-            drawn = plan(self.fed.train, ids, keys, phase.epochs, size.batch, phase.steps, size)
-            step_keys = rng.fold(rng.fold(keys, -2).unsqueeze(-1), times)
+            drawn = plan(
+                self.fed.train, ids, keys, phase.epochs, size.batch, phase.steps, size, index
+            )
+            step_keys = torch.zeros((len(ids), size.steps), dtype=torch.int64, device=self.device)
+            if p not in self.keyless:
+                step_keys = rng.fold(rng.fold(keys, -2).unsqueeze(-1), times)
             filled = torch.arange(len(ids), device=self.device) < inputs["clients"]
             steps = torch.where(filled, drawn.steps, 0)
             for b, block in enumerate(self.blocks[: len(ids) // self.width]):
@@ -200,20 +218,23 @@ class Program:
     def _make_step(self, p: int) -> None:
         """The step of a phase, compiled where that was asked for and can be done."""
         step = _in_place(self.task, self.phases[p], self.template, self.down)
-        made = None
+        made, inputs = None, self._inputs(p, self.blocks[0])
         if self.compiles:
             made = compile_step(
                 step,
-                self._inputs(p, self.blocks[0]),
+                inputs,
                 len(tree.leaves(self.carry)),
                 half_precision=self.task.precision != "single",
                 single_thread=self.single_thread,
                 max_operations=self.max_operations,
             )
             self.refused |= made is None and self.device.type == "cpu"
+        self.steps[p] = step
         if made is not None:
+            self.steps[p], unread = made
             self.compiled.add(p)
-        self.steps[p] = made or step
+            if len(inputs) - KEYS in unread:
+                self.keyless.add(p)
 
     def _train_by_block(self, p: int, steps: list[int]) -> None:
         """One block after another, or several at once where a step is a program of its own."""
