@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from importlib import import_module
 from threading import Barrier
 from typing import Any
 
@@ -21,7 +19,7 @@ import toys
 from glocal import engines
 from glocal.engines import Sequential, Vectorised, resolve
 from glocal.engines.base import Workload
-from glocal.engines.compiled import cuda_graphs, fused_sgd, inductor
+from glocal.engines.compiled import cuda_graphs, inductor
 from glocal.nn.task import Task
 
 LONG = Workload(inductor.MIN_STEPS["cpu"], 6)
@@ -76,23 +74,6 @@ def test_a_torch_without_what_compiling_needs_trains_uncompiled(
     assert said.count("\n") == 1
     assert "cannot be compiled here" in said
     assert name in said
-
-
-@needs_compiler
-def test_a_torch_without_lowerings_compiles_without_fused_updates(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with warnings.catch_warnings():  # of torch's own
-        warnings.simplefilter("ignore")
-        lowering = import_module("torch._inductor.lowering")
-    fused_sgd._operation.cache_clear()
-    monkeypatch.delattr(lowering, "register_lowering")
-    monkeypatch.setattr(inductor, "SMALL_PRODUCT", 0)
-    engine, job = Vectorised(compiled=True), work()
-    close(engine.round(job), Sequential().round(job))
-    assert engine.executed == "compiled"
-    assert capsys.readouterr().err == ""
-    fused_sgd._operation.cache_clear()
 
 
 @needs_compiler
