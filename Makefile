@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-compiled check format bench clean
+.PHONY: help setup demo test test-arithmetic test-compiled check format bench clean
 
 help: ## what there is
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
 setup: $(READY) ## a virtual environment with everything in it
 
@@ -26,6 +26,18 @@ test: $(READY) ## all tests, on all cores, with coverage
 
 test-compiled: $(READY) ## what compiles steps, every method among it; needs a C++ compiler
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/engines
+
+# Libraries choose their arithmetic by the processor, and round otherwise on another one.
+# Each setting makes one of them choose as elsewhere; all other tests compute on one thread.
+ARITHMETIC := MKL_CBWR=COMPATIBLE ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=AVX2 \
+	OMP_NUM_THREADS=2
+NUMERICAL := $(addprefix tests/, core nn slots methods engines evaluation training)
+
+test-arithmetic: $(READY) ## the numerical tests, computed as on other processors
+	@set -e; for setting in $(ARITHMETIC); do \
+		echo "$$setting"; \
+		env "$$setting" $(BIN)/python -m pytest -n auto --dist worksteal $(NUMERICAL); \
+	done
 
 check: $(READY) ## format, lint, types
 	$(BIN)/ruff format --check .

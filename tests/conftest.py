@@ -1,10 +1,12 @@
 """What all tests share.
 
-One thread a test process: threads of several processes on few cores wait for each other.
+One thread a process, unless ``OMP_NUM_THREADS`` says otherwise: threads of several processes on few
+cores wait for each other.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -14,7 +16,8 @@ from typing import Any
 import pytest
 import torch
 
-torch.set_num_threads(1)
+THREADS = int(os.environ.setdefault("OMP_NUM_THREADS", "1"))  # of processes that tests start, too
+torch.set_num_threads(THREADS)
 
 
 def compiles(test: Any) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from test_conformance import EVERYBODY, SMALL, SPECS
 
 from glocal.engines.compiled import blocks
 from glocal.engines.compiled import inductor as compiling
 from glocal.testing import SIZES, check_method
 from glocal.training.sampling import Fixed
+from specs import EVERYBODY, SMALL, SPECS
 
 pytestmark = [
     pytest.mark.slow,

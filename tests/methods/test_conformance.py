@@ -21,27 +21,7 @@ from glocal.testing import SIZES, check_method, ragged
 from glocal.testing.contract import Contract, cohorts, telling_seed
 from glocal.training.loop import Training
 from glocal.training.sampling import Fixed, Poisson
-
-SPECS = [
-    *glocal.list_methods(),
-    "fedavg+uniform",
-    "fedavg+adam(lr=0.01)",
-    "momentum(lr=0.5,epochs=1)",
-    "fedavg(shared=last(1))",
-    "fedavg(shared=nothing)",
-    "fedavg(optimiser=adam,lr=0.01,epochs=2)",
-    "fedavg(batch_size=0)",
-    "fedprox(mu=0.5,momentum=0.9,weight_decay=0.001)",
-    "fedprox(mu=0.5,shared=all-but-last)+adam",
-]
-
-
-EVERYBODY = {"aaggff-s", "afl"}
-"""What decides over all clients in every round."""
-
-
-SMALL = {"fedcgan": "fedcgan(width=1,code=2)", "fedcvae": "fedcvae(width=1,code=2)"}
-"""Of what has networks of its own, smaller ones."""
+from specs import EVERYBODY, SMALL, SPECS
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import glocal
 from glocal.cli import app as cli
 from glocal.core import locks
 from glocal.core.errors import GlocalError
-from glocal.report.tables import Column, lay_out, side_by_side
 from glocal.runs import listing
 from glocal.runs import query as asking
 
@@ -23,14 +21,9 @@ QUICK = ["--model", "logistic", "--rounds", "2", "--clients", "4", "--baseline",
 
 
 def command(*words):
-    before = sys.argv
-    sys.argv = ["glocal", *map(str, words)]
-    try:
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-    finally:
-        sys.argv = before
-    return stop.value.code
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["glocal", *map(str, words)])
+        return pytest.raises(SystemExit, cli.main).value.code
 
 
 @pytest.fixture(scope="module")
@@ -109,40 +102,18 @@ def test_nothing_is_written(root):
     assert everything() == before
 
 
-HOLD = """
-import fcntl, sys
-file = open(sys.argv[1], "w")
-fcntl.flock(file, fcntl.LOCK_EX)
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
 def test_running_while_the_lock_is_held_and_stopped_after(root):
     folder = root / "één"
     (folder / "result.json").unlink()
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"round": 3, "coh')  # half a line
-    assert listing.read(folder).state == "stopped"  # there is no lock at all
-    held = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder / ".lock")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert held.stdout.readline() == "held\n"
-        seen = listing.read(folder)
-        assert (seen.state, seen.rounds_done, seen.rounds_asked) == ("running", 4, 4)
-        assert seen.problem is None
-    finally:
-        held.communicate()
     assert listing.read(folder).state == "stopped"
-    # Ours is gone: whoever goes on with the run can have it.
-    import fcntl
-
-    with (folder / ".lock").open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with locks.hold(folder):
+        run = listing.read(folder)
+        rounds = f"{run.rounds_done} of {run.rounds_asked}"
+        assert (run.state, rounds, run.problem) == ("running", "4 of 4", None)
+    assert listing.read(folder).state == "stopped"
+    with locks.hold(folder, wait=0):
         assert listing.read(folder).state == "running"
 
 
@@ -419,45 +390,6 @@ def test_long_and_wide_names_keep_to_the_columns(runs, root, monkeypatch, column
     assert out.count("東") == 12
     out = runs("--compare")[1]
     assert max(map(cell_len, out.splitlines())) <= columns
-
-
-def test_a_row_that_does_not_fit_takes_two_lines():
-    columns = [Column("name", text=True), Column("what", text=True, line=1), Column("n", line=1)]
-    rows = [["abcdefghijkl", "zyx", "10"], ["東京", ("w", "red"), "2"]]
-    assert lay_out(columns, rows, None) == [
-        "name          what   n",
-        "abcdefghijkl  zyx   10",
-        "東京          w      2",
-    ]
-    assert lay_out(columns, rows, 11, lambda text, colour: f"<{text}>") == [
-        "name",
-        "  what   n",
-        "abcdefghijk",
-        "l",
-        "  zyx   10",
-        "東京",
-        "  <w>      2",
-    ]
-
-
-def test_the_widest_text_is_folded():
-    columns = [Column("a", text=True), Column("b", text=True)]
-    assert lay_out(columns, [["1" * 12, "2" * 16]], 26) == [
-        "a             b",
-        "111111111111  222222222222",
-        "              2222",
-    ]
-
-
-def test_columns_that_do_not_fit_follow_below():
-    lines = side_by_side("k", ["A", "B", "C"], {"x": ["1" * 20, "2", "3"]}, 50, text=False)
-    assert [line.split() for line in lines] == [
-        ["k", "A", "B"],
-        ["x", "1" * 20, "2"],
-        [],
-        ["k", "C"],
-        ["x", "3"],
-    ]
 
 
 def test_a_sort_key_may_be_any_setting(root):
