@@ -72,6 +72,24 @@ def test_nothing_but_rooms_in_the_root() -> None:
     assert rooms <= set(MAY_IMPORT)
 
 
+def too_long(root: Path, most: int = 400) -> set[str]:
+    """The files below ``root`` that have more lines than a reader keeps in mind."""
+    files = {str(path.relative_to(root)): path for path in root.rglob("*.py")}
+    return {name for name, path in files.items() if len(path.read_text().splitlines()) > most}
+
+
+@pytest.mark.parametrize("root", [ROOT, Path(__file__).parent], ids=["source", "tests"])
+def test_no_file_is_longer_than_400_lines(root: Path) -> None:
+    assert not too_long(root)
+
+
+def test_a_long_file_is_found(tmp_path: Path) -> None:
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "long.py").write_text("x = 1\n" * 401)
+    (tmp_path / "short.py").write_text("x = 1\n" * 400)
+    assert too_long(tmp_path) == {str(Path("room", "long.py"))}
+
+
 @pytest.mark.parametrize(
     ("room", "planted"),
     [
