@@ -77,8 +77,7 @@ def train_all(
         pool = parallel.Pool(config, fed, by_name, jobs, checkpoints)
         repeats = pool.repeats(runners, first, watch.report, watch.on_line, tuple(baseline))
     for name, of_method, of_baseline in repeats:
-        run = assembled(config, name, fed, of_method, of_baseline, first.task.module)
-        yield name, run
+        yield name, assembled(config, name, fed, of_method, of_baseline, first.task.module)
 
 
 def _jobs(
@@ -114,28 +113,19 @@ def _in_this_process(
         baseline = runner.baseline(config)
         of_baseline: list[Repeat] = []
         of_method: list[Repeat] = []
-        kept, callbacks = (
-            checkpoints.get(name),
-            Callbacks(watch.report, partial(watch.on_line, name)),
-        )
-        with named(name, len(runners)):
+        kept = checkpoints.get(name)
+        callbacks = Callbacks(watch.report, partial(watch.on_line, name))
+        with parallel.named(name, len(runners)):
             for r in range(config.repeats):
                 setup = first if r == 0 else setups.make(config, fed, r)
                 if r:
                     runner.check(config, setup)
-                seed = partial(
-                    run_seed, config, fed=fed, repeat=r, callbacks=callbacks, setup=setup
-                )
-                alone = seed(runner=baseline, checkpoints=kept)
+                alone = run_seed(config, baseline, fed, r, callbacks, kept, setup)
                 of_baseline.append(alone.figures() if r else alone)
-                if runner is baseline:
-                    continue
-                repeat = seed(runner=runner, checkpoints=kept)
-                of_method.append(repeat.figures() if r else repeat)
+                if runner is not baseline:
+                    repeat = run_seed(config, runner, fed, r, callbacks, kept, setup)
+                    of_method.append(repeat.figures() if r else repeat)
         yield name, (of_method or of_baseline), of_baseline
-
-
-named = parallel.named
 
 
 def fit(
