@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value
+from torch.func import grad_and_value
 from torch.nn import functional
 
 from glocal.core import rng, tree
@@ -68,12 +68,16 @@ class Task:
         self.precision = precision
         self.module = copy.deepcopy(module).train()
         self._eval_module = copy.deepcopy(module).eval()
+        self._bind()
         self.losses = losses
         self.augment = augment
         self._fresh = fresh
         self.names = [n for n, p in module.named_parameters() if p.requires_grad]
         self._keys = [f"{n}.key" for n, m in self.module.named_modules() if _is_keyed(m)]
         self.vectorised = True
+
+    def _bind(self) -> None:
+        self._train_call, self._eval_call = _Pure(self.module), _Pure(self._eval_module)
 
     @property
     def params(self) -> Params:
@@ -100,6 +104,7 @@ class Task:
         other = copy.copy(self)
         other.module = copy.deepcopy(self.module).to(device)
         other._eval_module = copy.deepcopy(self._eval_module).to(device)
+        other._bind()
         return other
 
     def init(self, key: Tensor) -> Params:
@@ -131,10 +136,10 @@ class Task:
         keys = {name: rng.fold(key, i + 1) for i, name in enumerate(self._keys)}
         kind = PRECISIONS[self.precision]
         if kind is None:
-            return _call(self.module, {**params, **keys}, x)
+            return self._train_call({**params, **keys}, x)
         # Without its cache of cast weights: a captured graph may not read what is kept elsewhere.
         with torch.autocast(x.device.type, kind, cache_enabled=False):
-            return _call(self.module, {**params, **keys}, x).float()
+            return self._train_call({**params, **keys}, x).float()
 
     def loss(self, params: Params, batch: Batch, key: Tensor) -> Tensor:
         """Mean training loss over the examples of a batch; padding has weight 0."""
@@ -159,7 +164,7 @@ class Task:
 
     def predict(self, params: Params, x: Tensor) -> Tensor:
         """Logits, in evaluation mode."""
-        return _call(self._eval_module, params, x)
+        return self._eval_call(params, x)
 
     def example_metrics(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """Each example's loss, and whether it is right (of a sequence, the share of positions)."""
@@ -178,10 +183,39 @@ def weighted_mean(each: Tensor, weight: Tensor) -> Tensor:
     return (each * weight).sum() / weight.sum().clamp(min=1.0)
 
 
-def _call(module: nn.Module, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
-    """The module's output for ``x`` with these tensors in place of its own."""
-    output: Tensor = functional_call(module, tensors, (x,))
-    return output
+class _Pure:
+    """A module as a function of its named tensors: ``torch.func.functional_call``, prepared once.
+
+    That one walks the whole module at every call to find out which tensors go where and which are
+    tied, which takes as long as a small model's forward pass.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        holders: dict[int, list[tuple[dict[str, Any], str]]] = {}
+        tensors: dict[str, Tensor | None] = {}
+        for path, layer in module.named_modules():
+            for held in (layer._parameters, layer._buffers):
+                for name, tensor in held.items():
+                    tensors[f"{path}.{name}" if path else name] = tensor
+                    holders.setdefault(id(tensor), []).append((held, name))
+        self.holders = {n: holders[id(t)] for n, t in tensors.items() if t is not None}
+
+    def __call__(self, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
+        """The module's output for ``x`` with these tensors in place of its own."""
+        replaced = [
+            (held, key, held[key], tensor)
+            for name, tensor in tensors.items()
+            for held, key in self.holders[name]
+        ]
+        try:
+            for held, key, _, tensor in replaced:
+                held[key] = tensor
+            output: Tensor = self.module(x)
+            return output
+        finally:
+            for held, key, before, _ in replaced:
+                held[key] = before
 
 
 def _is_keyed(layer: nn.Module) -> bool:
