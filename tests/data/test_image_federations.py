@@ -17,12 +17,12 @@ from image_files import (
 
 from glocal.core.errors import GlocalError
 from glocal.data import federation, load
-from glocal.data.datasets import images
+from glocal.data.datasets import registry
 
 GREY = toy_arrays((1, 28, 28))
 
 
-MNIST = toy(images.MNIST, GREY)
+MNIST = toy(registry.MNIST, GREY)
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def _no_data_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "MNIST", MNIST)
+    monkeypatch.setattr(registry, "MNIST", MNIST)
     monkeypatch.setenv("GLOCAL_DATA", str(write(tmp_path / "d", idx_files(GREY))))
 
 
@@ -88,7 +88,7 @@ def test_a_wrong_spec_is_one_sentence(spec: str, problem: str) -> None:
 
 
 def test_a_folder_in_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "MNIST", MNIST)
+    monkeypatch.setattr(registry, "MNIST", MNIST)
     write(tmp_path / "my files", idx_files(GREY))
     fed = load(f'mnist(folder="{tmp_path / "my files"}")', clients=2, partition="iid")
     assert len(fed.x) == 40

@@ -27,7 +27,7 @@ from image_files import (
 
 from glocal.core.errors import GlocalError
 from glocal.data.datasets import archives as places
-from glocal.data.datasets import images
+from glocal.data.datasets import registry
 from glocal.data.datasets.formats import binary_batch, idx, pickled_batch, png_rows
 from glocal.data.datasets.image_dataset import arrays
 
@@ -37,10 +37,10 @@ GREY = toy_arrays((1, 28, 28))
 COLOUR = toy_arrays((3, 32, 32))
 
 
-MNIST = toy(images.MNIST, GREY)
+MNIST = toy(registry.MNIST, GREY)
 
 
-CIFAR = toy(images.CIFAR10, COLOUR)
+CIFAR = toy(registry.CIFAR10, COLOUR)
 
 
 @pytest.fixture(autouse=True)

@@ -25,14 +25,14 @@ from image_files import (
 
 from glocal.core.errors import GlocalError
 from glocal.data import load
-from glocal.data.datasets import images
+from glocal.data.datasets import registry
 from glocal.data.datasets.image_dataset import ImageSet, arrays
 
 GREY = toy_arrays((1, 28, 28))
 COLOUR = toy_arrays((3, 32, 32))
-MNIST = toy(images.MNIST, GREY)
-FASHION = toy(images.FASHION_MNIST, GREY)
-CIFAR = toy(images.CIFAR10, COLOUR)
+MNIST = toy(registry.MNIST, GREY)
+FASHION = toy(registry.FASHION_MNIST, GREY)
+CIFAR = toy(registry.CIFAR10, COLOUR)
 
 
 @pytest.fixture(autouse=True)

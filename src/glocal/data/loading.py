@@ -7,8 +7,7 @@ from pathlib import Path
 
 from glocal.core.errors import GlocalError, shown
 from glocal.core.validation import integer
-from glocal.data.datasets import files
-from glocal.data.datasets.entry import Source
+from glocal.data.datasets import Source, files
 from glocal.data.datasets.registry import named
 from glocal.data.federation import Federation, federation
 from glocal.data.partition import column_of

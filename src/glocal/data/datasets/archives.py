@@ -22,20 +22,10 @@ LARGEST = 64 * 2**20
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
 
 
-def in_folder(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
-    """The contents of those named files that exist, plain or with ``.gz``."""
-    contents = {}
-    for name in names:
-        for path in (folder / name, folder / f"{name}.gz"):
-            if path.is_file():
-                contents[name] = _read(path)
-                break
-    return contents
-
-
-def listed(folder: Path, names: Sequence[str]) -> list[str]:
-    """The names of those files that exist, without reading them."""
-    return [n for n in names if (folder / n).is_file() or (folder / f"{n}.gz").is_file()]
+def in_folder(folder: Path, names: Sequence[str]) -> dict[str, Path]:
+    """Where those named files are that exist, plain or with ``.gz``."""
+    places = ((name, folder / f"{name}{suffix}") for name in names for suffix in (".gz", ""))
+    return {name: path for name, path in places if path.is_file()}
 
 
 def in_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:
@@ -61,7 +51,8 @@ def in_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:
     return contents
 
 
-def _read(path: Path) -> bytes:
+def read(path: Path) -> bytes:
+    """The content of a file, unpacked."""
     try:
         with path.open("rb") as file:
             return _bounded(_unzipped(file) if path.suffix == ".gz" else file, path.name)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from glocal.core.errors import GlocalError, shown
-from glocal.data.datasets.entry import Source
+from glocal.data.datasets import Source
 from glocal.data.table import listed
 from glocal.data.validation import Array
 

@@ -26,18 +26,22 @@ Arrays = dict[str, Array]
 Files = Mapping[str, bytes]
 
 
-def nothing() -> None:
-    """Nothing is needed."""
-
-
 @dataclass(frozen=True)
 class Form:
     """Files that hold a data set together, and how they are read."""
 
     files: tuple[str, ...]
     decode: Callable[[Files], Arrays]
-    ready: Callable[[], None] = nothing
-    """Raises if something is missing to read them, before anything large is fetched."""
+    pictures: bool = False
+    """Whether Pillow is needed to read them."""
+
+    def check_readable(self) -> None:
+        """Raise if something is missing to read them, before anything large is fetched."""
+        if self.pictures and importlib.util.find_spec("PIL") is None:
+            raise GlocalError(
+                "the pictures of this package are read with Pillow: install it (pip install "
+                "'glocal[data]'), or use files of another kind (see docs/data.md)."
+            )
 
 
 def idx(data: bytes, name: str) -> Array:
@@ -191,17 +195,9 @@ def _from_png(files: Files) -> Arrays:
     }
 
 
-def _pillow() -> None:
-    if importlib.util.find_spec("PIL") is None:
-        raise GlocalError(
-            "the pictures of this package are read with Pillow: install it (pip install "
-            "'glocal[data]'), or use files of another kind (see docs/data.md)."
-        )
-
-
 CIFAR_PNG = Form(
     # The package does spell them so.
     (*(f"{name}.png" for name in BATCHES), "train_lables.json", "test_lables.json"),
     _from_png,
-    _pillow,
+    pictures=True,
 )

