@@ -31,9 +31,8 @@ from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.client_state import export
 from glocal.training.client_state import placement as storage
 from glocal.training.client_state.disk import DiskRows
-from glocal.training.client_state.init import FirstStates
 from glocal.training.client_state.placement import Storage
-from glocal.training.client_state.store import ClientStore
+from glocal.training.client_state.store import ClientStore, FirstStates
 from glocal.training.loop import Progress
 
 PLACES = ("device", "host", "disk")

@@ -6,27 +6,37 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from glocal.core.errors import GlocalError, NoRoomError
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write atomically: write a temporary file, flush it to disk, rename it."""
-    temporary = path.with_name(f".{path.name}.part")
+@contextmanager
+def replacing(path: Path, temporary: str = "") -> Iterator[BinaryIO]:
+    """A temporary file that is flushed to disk and renamed once it is written, or removed."""
+    part = path.with_name(temporary or f".{path.name}.part")
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
+        with part.open("wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        part.replace(path)
         flush_folder(path.parent)
-    except OSError as error:
+    except BaseException:
         with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
+        raise
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write atomically, or raise the error for it."""
+    try:
+        with replacing(path) as file:
+            file.write(content)
+    except OSError as error:
         raise no_room(path, error) from error
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -114,33 +115,39 @@ def _write(file: BinaryIO, facts: Mapping[str, Any], trees: Tree) -> str:
     """The safetensors format, tensor by tensor, so that nothing large is copied; the checksum."""
     named: dict[str, Tensor] = {}
     shape = _named(trees, "", named)
-    header: dict[str, Any] = {
-        "__metadata__": {"facts": json.dumps(facts), "trees": json.dumps(shape)}
-    }
-    end = 0
-    for name, leaf in named.items():
-        start, end = end, end + leaf.numel() * leaf.element_size()
-        header[name] = {
-            "dtype": DTYPES[leaf.dtype],
-            "shape": list(leaf.shape),
-            "data_offsets": [start, end],
-        }
-    head = json.dumps(header).encode()
-    head += b" " * (-len(head) % 8)
+    about = {"__metadata__": {"facts": json.dumps(facts), "trees": json.dumps(shape)}}
+    head, _ = header({name: (leaf.dtype, leaf.shape) for name, leaf in named.items()}, about)
     digest = hashlib.sha256()
-    for part in _parts(head, named):
+    parts: Iterable[bytes | memoryview] = chain((head,), map(raw, named.values()))
+    for part in parts:
         digest.update(part)
         file.write(part)
     return digest.hexdigest()
 
 
-def _parts(head: bytes, named: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
-    yield struct.pack("<Q", len(head))
-    yield head
-    for leaf in named.values():
-        flat = leaf.detach().cpu().contiguous().reshape(-1)
-        if len(flat):
-            yield flat.view(torch.uint8).numpy().data
+def header(
+    shapes: Mapping[str, tuple[torch.dtype, tuple[int, ...]]], about: Mapping[str, Any]
+) -> tuple[bytes, dict[str, int]]:
+    """How a file in the safetensors format begins, and where in it each tensor does."""
+    tensors, offsets, end = {}, {}, 0
+    for name, (dtype, shape) in shapes.items():
+        offsets[name], end = end, end + math.prod(shape) * dtype.itemsize
+        tensors[name] = {
+            "dtype": DTYPES[dtype],
+            "shape": list(shape),
+            "data_offsets": [offsets[name], end],
+        }
+    head = json.dumps({**about, **tensors}, separators=(",", ":"), ensure_ascii=False).encode()
+    head += b" " * (-len(head) % 8)
+    head = struct.pack("<Q", len(head)) + head
+    return head, {name: len(head) + offset for name, offset in offsets.items()}
+
+
+def raw(leaf: Tensor) -> memoryview:
+    """A tensor's bytes."""
+    flat = leaf.detach().cpu().contiguous().reshape(-1)
+    content: memoryview = flat.view(torch.uint8).numpy().data if len(flat) else memoryview(b"")
+    return content
 
 
 def _named(tree: Tree, prefix: str, named: dict[str, Tensor]) -> Any:

@@ -29,9 +29,8 @@ from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
 from glocal.training.attacks import Adversary
-from glocal.training.client_state.init import FirstStates
 from glocal.training.client_state.placement import Storage
-from glocal.training.client_state.store import ClientStore
+from glocal.training.client_state.store import ClientStore, FirstStates
 from glocal.training.divergence import check_policy, screen
 from glocal.training.sampling import Sampler
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from glocal.core.errors import GlocalError
+from glocal.core.files import replacing
 from glocal.core.progress import print_note
 from glocal.data.datasets.formats import Arrays
 
@@ -25,12 +26,7 @@ def folder() -> Path:
 
 
 def kept(name: str, check: Callable[[Arrays], None]) -> Arrays | None:
-    """The cached arrays of a data set, or None if there are none or ``check`` raises.
-
-    Args:
-        name: of the data set.
-        check: raises if the arrays are not valid; a note then says that the cache is damaged.
-    """
+    """The cached arrays of a data set, or None and a note where ``check`` raises."""
     path = folder() / f"{name}.npz"
     if not path.is_file():
         return None
@@ -47,17 +43,11 @@ def kept(name: str, check: Callable[[Arrays], None]) -> Arrays | None:
 def keep(name: str, arrays: Arrays) -> None:
     """Write a data set's arrays to the cache, atomically."""
     where = folder()
-    part = where / f"{name}-{uuid.uuid4().hex}.part"
     try:
         where.mkdir(parents=True, exist_ok=True)
-        try:
-            with part.open("xb") as file:
-                np.savez(file, **arrays)  # type: ignore[arg-type]
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(where / f"{name}.npz")
-        finally:
-            part.unlink(missing_ok=True)
+        # Others may write theirs at the same time.
+        with replacing(where / f"{name}.npz", f"{name}-{uuid.uuid4().hex}.part") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
         print_note(f"{name} is checked and kept in {where}.")
     except OSError as error:
         print_note(

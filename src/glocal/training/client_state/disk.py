@@ -45,12 +45,8 @@ class Rows:
 class DiskRows:
     """The rows of up to ``clients`` clients, each as long as the leaves of ``like``.
 
-    Args:
-        clients: How many there can be.
-        like: A tree with an empty first dimension: what a state looks like.
-        path: The file; none is one without a name in the system's temporary folder, which is gone
-            with the process, however that ends.
-        anew: Whether what is in the file is nobody's.
+    Without a ``path`` the file has no name, in the system's temporary folder, and is gone with the
+    process, however that ends. ``anew``: what is in the file is nobody's.
     """
 
     place = "disk"
@@ -59,7 +55,7 @@ class DiskRows:
         self, clients: int, like: Tree, path: Path | None = None, *, anew: bool = True
     ) -> None:
         self.like, self.path = like, path
-        self.size = sum(x.shape[1:].numel() * x.element_size() for x in tree.leaves(like))
+        self.size = row_bytes(like)
         self.index = torch.full((clients,), -1)
         self.sums = torch.zeros(clients, dtype=torch.int64)
         self.unchecked = torch.zeros(clients, dtype=torch.bool)
@@ -142,12 +138,14 @@ class DiskRows:
         self.mark = number
         self.young.clear()
         ids = (self.index >= 0).nonzero().flatten()
-        tags, slots = zip(*self.waiting, strict=True) if self.waiting else ((), ())
+        after, slots = (
+            torch.tensor([w[i] for w in self.waiting], dtype=torch.int64) for i in (0, 1)
+        )
         return {
             "ids": ids,
             "slots": self.index[ids],
             "sums": self.sums[ids],
-            "waiting": {"after": _whole(tags), "slots": _whole(slots)},
+            "waiting": {"after": after, "slots": slots},
             "like": self.like,
         }
 
@@ -205,8 +203,9 @@ def _opened(path: Path | None, anew: bool) -> int:
         ) from error
 
 
-def _whole(values: Sequence[int]) -> Tensor:
-    return torch.tensor(values, dtype=torch.int64)
+def row_bytes(like: Tree) -> int:
+    """Bytes of one client's state; ``like`` is stacked, with any number of rows."""
+    return sum(x.shape[1:].numel() * x.element_size() for x in tree.leaves(like))
 
 
 def _bytes(leaves: Sequence[Tensor]) -> list[Any]:

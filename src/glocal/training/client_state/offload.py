@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from glocal.core import hardware as machine
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Tree
-from glocal.training.client_state.disk import DiskRows
+from glocal.training.client_state.disk import DiskRows, row_bytes
 from glocal.training.client_state.store import ClientStore, Make
 
 Leaves = list[Tensor]
@@ -29,28 +29,6 @@ Leaves = list[Tensor]
 
 FILLED = 64
 """Rows that are moved at a time where all are."""
-
-
-class Backing(Protocol):
-    """Where rows are. ``locate`` and ``allot`` are quick; the thread reads and writes."""
-
-    place: str
-
-    def locate(self, ids: Tensor) -> Any:
-        """Where the rows of clients are."""
-        ...
-
-    def allot(self, ids: Tensor) -> Any:
-        """Where their new rows go."""
-        ...
-
-    def read(self, rows: Any, out: Sequence[Tensor], places: Sequence[int]) -> None:
-        """Fill ``places`` of stacked leaves in the host's memory."""
-        ...
-
-    def write(self, rows: Any, leaves: Sequence[Tensor]) -> None:
-        """Keep stacked leaves in the host's memory."""
-        ...
 
 
 class HostRows:
@@ -80,6 +58,10 @@ class HostRows:
         """Copy rows in."""
         for kept, leaf in zip(self.leaves, leaves, strict=True):
             kept[rows] = leaf
+
+
+Backing = HostRows | DiskRows
+"""Where rows are. ``locate`` and ``allot`` are quick; the thread reads and writes."""
 
 
 @dataclass
@@ -140,7 +122,8 @@ class OffloadedStore(ClientStore):
         rest = known & ~recent & ~good
         if bool(rest.any()):
             backing = self._backing()
-            where, count = backing.locate(host[rest]), int(rest.sum())
+            where: Any = backing.locate(host[rest])
+            count = int(rest.sum())
             got, event = self._bring(where, count, list(range(count)))
             self._wait(got, event)
             if count == len(host):
@@ -297,11 +280,6 @@ def check_fits(size: int) -> None:
             f"this needs all clients' states in memory, which take {size / 1e9:.1f} GB, and "
             f"{free / 1e9:.1f} GB are free: use fewer clients or a smaller model."
         )
-
-
-def row_bytes(like: Tree) -> int:
-    """Bytes of one client's state; ``like`` is stacked, with any number of rows."""
-    return sum(x.shape[1:].numel() * x.element_size() for x in tree.leaves(like))
 
 
 def _find(among: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,8 @@ there, :class:`glocal.training.client_state.offload.OffloadedStore` keeps them e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,14 +16,46 @@ from torch import Tensor
 
 from glocal.core import tree
 from glocal.core.types import ClientState, Tree
-from glocal.training.client_state.init import FirstStates, stacked
 
 if TYPE_CHECKING:
     from glocal.training.client_state.disk import DiskRows
 
 Make = Callable[[int], ClientState]
-"""A client's first state. A :class:`~glocal.training.client_state.init.FirstStates` makes many at
-once."""
+"""A client's first state. A :class:`FirstStates` makes many at once."""
+
+
+@dataclass(frozen=True)
+class FirstStates:
+    """``first_states(i)`` is client i's first state, drawn from its own key.
+
+    Few methods draw anything: most begin with what the server sent. Then a thousand new clients
+    are one state a thousand times, and it is made once.
+    """
+
+    init: Callable[[Tensor], ClientState]
+    """A key to a state; pure."""
+    key: Callable[[int], Tensor]
+    """A client's own."""
+
+    def __call__(self, client: int) -> ClientState:
+        """One client's."""
+        return self.init(self.key(client))
+
+    def many(self, clients: Sequence[int]) -> Tree:
+        """All of theirs, stacked; the same bits as one by one."""
+        if len(clients) > 1 and self._same_for_all():
+            one = self(clients[0])
+            return tree.map(lambda x: x.expand(len(clients), *x.shape), one)
+        return tree.stack([self(i) for i in clients])
+
+    def _same_for_all(self) -> bool:
+        """Whether no key changes anything: vmap raises where something depends on what it maps."""
+        keys = torch.stack([self.key(0), self.key(1)])
+        try:
+            torch.func.vmap(self.init, out_dims=None)(keys)
+        except Exception:  # it depends on the key, or cannot be vmapped: one by one says it best
+            return False
+        return True
 
 
 class ClientStore:
@@ -108,7 +141,10 @@ class ClientStore:
     def _fresh(self, host: Tensor, make: Make) -> Tree:
         """First states, stacked, on the device, each row its own memory."""
         clients = host.tolist()
-        made = make.many(clients) if isinstance(make, FirstStates) else stacked(make, clients)
+        if isinstance(make, FirstStates):
+            made = make.many(clients)
+        else:
+            made = tree.stack([make(i) for i in clients])
         return tree.map(lambda x: x.to(self.device).contiguous(), made)
 
 
