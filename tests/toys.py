@@ -20,7 +20,7 @@ from glocal.nn.optim import sgd
 from glocal.nn.task import Task
 from glocal.slots.client import Local, Phase, minibatch_training
 from glocal.slots.method import Method, Plan, Stage
-from glocal.slots.server_memory import Memory
+from glocal.slots.server_half import Memory
 from glocal.slots.sharing import all_but_last, last, layers
 from glocal.slots.weighting import Setting, Weighting
 

@@ -15,7 +15,7 @@ from glocal.nn.optim import adam
 from glocal.slots.aggregation import Combine, mean
 from glocal.slots.client import minibatch_training
 from glocal.slots.method import Method, Plan, Stage, as_plan
-from glocal.slots.server_memory import Memory, no_memory
+from glocal.slots.server_half import Memory, no_memory
 from glocal.slots.weighting import by_examples, uniform
 
 MEDIAN = Combine("median", lambda updates, p: updates, weighted=False)

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from glocal.core.errors import GlocalError, shown, unknown
-from glocal.core.spec import parse_call
+from glocal.core.spec import Call, parse_call
 
 LARGEST = 1 << 63
 """Integers below this fit a tensor."""
@@ -145,15 +145,10 @@ def check_call(
     kwargs: Mapping[str, Any],
     more: Sequence[str] = (),
 ) -> None:
-    """Raise unless ``make`` takes these arguments, by name, number and type.
+    """Raise unless ``make``, which a user calls ``name``, takes these arguments by its annotations.
 
-    Args:
-        name: what a user calls it.
-        make: what is going to be called; its annotations are what is checked. Positional-only
-            parameters come from the caller, not from the user.
-        args: the values without a key.
-        kwargs: those with one.
-        more: keys that the caller takes out before it calls.
+    Positional-only parameters come from the caller, not from the user; ``more`` are keys that the
+    caller takes out before it calls.
     """
     parameters, kinds = declared(make)
     in_order = [p for p, how in parameters.items() if how.kind is how.POSITIONAL_OR_KEYWORD]
@@ -190,20 +185,19 @@ def check_call(
             check(f"in {name}, {key}", value, kinds[key], f": write {example}")
 
 
-def build(kind: str, registry: Mapping[str, Callable[..., Any]], spec: str, *first: Any) -> Any:
+def build(
+    kind: str, registry: Mapping[str, Callable[..., Any]], spec: str | Call, *first: Any
+) -> Any:
     """Call the entry that a spec names, such as ``crop(4)``, with its arguments checked.
 
-    Args:
-        kind: what the entries are called, for messages.
-        registry: the entries by name.
-        spec: a name, with settings in brackets if it takes any.
-        first: the positional-only arguments, which come from the caller.
+    ``kind`` is what entries are called in messages; ``first`` are the positional-only arguments,
+    which come from the caller.
     """
-    name, args, kwargs = parse_call(spec)
-    if name not in registry:
-        raise unknown(kind, name, registry)
-    check_call(name, registry[name], args, kwargs)
-    return registry[name](*first, *args, **kwargs)
+    call = spec if isinstance(spec, Call) else Call(*parse_call(spec))
+    if call.name not in registry:
+        raise unknown(kind, call.name, registry)
+    check_call(call.name, registry[call.name], call.args, call.kwargs)
+    return registry[call.name](*first, *call.args, **call.kwargs)
 
 
 @cache

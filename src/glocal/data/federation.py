@@ -19,9 +19,8 @@ from glocal.core.validation import integer
 from glocal.data import table
 from glocal.data import validation as check
 from glocal.data.partition import Partition, column_of, make, natural
-from glocal.data.split import Split, split_clients
+from glocal.data.split import Split, UnsplitData, split_clients
 from glocal.data.transforms import Transform, apply
-from glocal.data.unsplit import UnsplitData, standardise, strata
 
 Pair = tuple[Tensor, Tensor]
 
@@ -81,16 +80,10 @@ class Federation:
 
     def to(self, device: torch.device | str) -> Federation:
         """The same federation on another device."""
-        return replace(
-            self,
-            x=self.x.to(device),
-            y=self.y.to(device),
-            y_train=self.y_train.to(device),
-            train=self.train.to(device),
-            val=self.val.to(device),
-            test=self.test.to(device),
-            central=self.central and (self.central[0].to(device), self.central[1].to(device)),
-        )
+        parts = ("x", "y", "y_train", "train", "val", "test")
+        moved = {name: getattr(self, name).to(device) for name in parts}
+        central = self.central and (self.central[0].to(device), self.central[1].to(device))
+        return replace(self, **moved, central=central)
 
     def fold(self, r: int) -> Federation:
         """The same clients with the ``r``-th split; ``federation`` and ``load`` give fold 0.
@@ -242,7 +235,7 @@ def _assign(
 
 def _split(data: UnsplitData, fold: int) -> Federation:
     """One fold of the data."""
-    train, val, test = split_clients(data.rows, strata(data.y), data.shares, data.seed, fold)
+    train, val, test = split_clients(data, fold)
     y_train = data.y.clone()
     y_train[train.rows] = data.y_train[train.rows]
     x = data.x if data.numeric is None else standardise(data.x, data.numeric, train.rows)
@@ -260,3 +253,15 @@ def _split(data: UnsplitData, fold: int) -> Federation:
         unsplit=data,
         central=data.central,
     )
+
+
+def standardise(x: Tensor, columns: Tensor, rows: Tensor) -> Tensor:
+    """``x`` in float32, with mean 0 and standard deviation 1 over ``rows`` in the given columns."""
+    part = x[:, columns].double()
+    mean = part[rows].mean(0)
+    std = part[rows].std(0, correction=0)
+    # A constant column has nothing to scale: only its mean is taken off.
+    std = torch.where(std > 1e-12 * mean.abs().clamp(min=1e-12), std, torch.ones_like(std))
+    out = x.to(torch.float32, copy=True)
+    out[:, columns] = ((part - mean) / std).float()
+    return out

@@ -21,7 +21,6 @@ from glocal.data import table
 from glocal.data import validation as check
 from glocal.data.partitioners import PARTITIONS
 from glocal.data.split import Split, from_owner, keyed
-from glocal.data.unsplit import check_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +48,7 @@ def make(
 ) -> Partition:
     """Assign rows with the labels ``y`` to clients, as ``spec`` says.
 
-    Args:
-        spec: the partition, such as ``"dirichlet(0.3)"``.
-        y: the label of each row.
-        clients: how many clients; ``by`` makes as many as its column has values.
-        seed: the same seed gives the same partition.
-        columns: of the table, for ``by``.
+    ``by`` makes as many clients as its column of the table has values.
     """
     labels = torch.as_tensor(y).cpu()
     column = column_of(spec)
@@ -80,13 +74,26 @@ def natural(ids: Any, rows: int) -> Partition:
 
 def _collect(owner: Tensor, names: tuple[str, ...], label_shift_only: bool) -> Partition:
     rows = from_owner(owner, len(names))
-    check_counts(names, rows.counts())
+    _check_counts(names, rows.counts())
     return Partition(
         rows=rows,
         leftovers=(owner < 0).nonzero().flatten(),
         label_shift_only=label_shift_only,
         names=names,
     )
+
+
+def _check_counts(names: tuple[str, ...], counts: Tensor) -> None:
+    """Raise unless every client can have training, validation and test examples."""
+    small = (counts < 3).nonzero().flatten().tolist()
+    if small:
+        n = int(counts[small[0]])
+        more = f" (and {len(small) - 1} clients more)" if len(small) > 1 else ""
+        raise GlocalError(
+            f"client {shown(names[small[0]])}{more} would have an empty split: it has {n} "
+            f"example{'' if n == 1 else 's'}, and training, validation and test need one each; "
+            "leave such clients out, merge them, or use fewer clients."
+        )
 
 
 def list_partitions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""How the examples of each client are split into training, validation and test.
+"""Clients' data before it is split, and how it is split into training, validation and test.
 
 Each client's examples are laid on a circle in a *stratified systematic* order. The ``n_c`` examples
 of a class are permuted, and the ``j``-th gets the position ``(j + u_c) / n_c``, with one random
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,6 +49,28 @@ class Split:
         return Split(self.rows.to(device), self.start.to(device))
 
 
+@dataclass(frozen=True, eq=False)
+class UnsplitData:
+    """All rows, their clients, and the shares of the splits. Transforms change this."""
+
+    x: Tensor
+    y: Tensor
+    y_train: Tensor
+    """The label of each row if the row is used in training (label noise)."""
+    classes: int
+    names: tuple[str, ...]
+    rows: Split
+    """The rows of each client."""
+    shares: Shares
+    seed: int
+    label_shift_only: bool
+    describe: dict[str, Any]
+    numeric: Tensor | None = None
+    """The columns of ``x`` to standardise over the training rows, a fold at a time."""
+    central: tuple[Tensor, Tensor] | None = None
+    """A test set that belongs to no client. Transforms do not change it."""
+
+
 def keyed(seed: int, purpose: str) -> Tensor:
     """The key of one purpose: draws for one purpose never depend on those for another."""
     return rng.fold(rng.key(seed), zlib.crc32(purpose.encode()))
@@ -68,11 +91,8 @@ def from_owner(owner: Tensor, clients: int) -> Split:
 def circle(clients: Split, strata: Tensor, seed: int, cycle: Tensor) -> Tensor:
     """``clients.rows`` with each client's rows in their stratified systematic order.
 
-    Args:
-        clients: the rows of each client.
-        strata: the class of every row of the data.
-        seed: of the whole federation.
-        cycle: for each client, how often its circle has been used up.
+    ``strata`` is the class of every row of the data, ``cycle`` how often each client's circle has
+    been used up.
     """
     K, n = len(clients), len(clients.rows)
     client = torch.repeat_interleave(torch.arange(K), clients.counts())
@@ -109,22 +129,15 @@ def arcs(counts: Tensor, shares: Shares) -> tuple[Tensor, Tensor]:
     return test, val.clamp(min=1).minimum(counts - test - 1)
 
 
-def split_clients(
-    clients: Split, strata: Tensor, shares: Shares, seed: int, fold: int
-) -> tuple[Split, Split, Split]:
-    """The training, validation and test rows of a fold; every client has at least three rows.
-
-    Args:
-        clients: the rows of each client.
-        strata: the class of every row of the data.
-        shares: of training, validation and test.
-        seed: of the whole federation.
-        fold: which split; 0 is the first.
-    """
+def split_clients(data: UnsplitData, fold: int) -> tuple[Split, Split, Split]:
+    """The training, validation and test rows of a fold; every client has at least three rows."""
+    clients = data.rows
+    # Every split keeps the classes in proportion; sequences of labels have none.
+    strata = data.y if data.y.dim() == 1 else torch.zeros(len(data.y), dtype=torch.int64)
     counts = clients.counts()
-    n_test, n_val = arcs(counts, shares)
+    n_test, n_val = arcs(counts, data.shares)
     lap = counts // n_test
-    rows = circle(clients, strata, seed, fold // lap)
+    rows = circle(clients, strata, data.seed, fold // lap)
 
     client = torch.repeat_interleave(torch.arange(len(clients)), counts)
     begin = clients.start[:-1]

@@ -23,8 +23,7 @@ from glocal.core import rng
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.spec import Call
 from glocal.core.validation import build, integer, real
-from glocal.data.split import keyed
-from glocal.data.unsplit import UnsplitData
+from glocal.data.split import UnsplitData, keyed
 
 Clients = int | float | str | Call | Sequence[int | str] | None
 """The values of ``clients``."""

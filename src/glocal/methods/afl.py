@@ -30,7 +30,9 @@ def afl(rate: float = 0.1) -> Weighting:
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
         ids = uplink.ids.cpu()
-        p = project(state["p"].index_add(0, ids, losses(uplink), alpha=rate))
+        climbed = state["p"].index_add(0, ids, losses(uplink), alpha=rate)
+        # The same point is nearest without the largest, and large numbers lose no digits.
+        p = project(climbed - climbed.max())
         return renormalised(p, ids).to(uplink.n.device), {"p": p}
 
     def standing(state: Tree, ids: Tensor) -> Tensor:

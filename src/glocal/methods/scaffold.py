@@ -24,7 +24,7 @@ from glocal.methods.training_args import TrainingArgs, local_sgd
 from glocal.nn.task import Task
 from glocal.slots.aggregation import weighted_sum
 from glocal.slots.method import Method
-from glocal.slots.server_memory import Memory
+from glocal.slots.server_half import Memory
 from glocal.slots.weighting import Setting, uniform
 
 

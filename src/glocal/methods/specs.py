@@ -168,12 +168,8 @@ def selector(value: Any) -> Selector:
     if isinstance(value, Selector):
         return value
     if isinstance(value, Call) or (isinstance(value, str) and value in SELECTORS):
-        call = value if isinstance(value, Call) else Call(value, (), {})
-        if call.name not in SELECTORS:
-            raise unknown("selector", call.name, SELECTORS)
-        return _call(  # type: ignore[no-any-return]
-            call.name, SELECTORS[call.name], list(call.args), dict(call.kwargs)
-        )
+        chosen: Selector = validation.build("selector", SELECTORS, value)
+        return chosen
     if isinstance(value, str):
         return sharing.matching(*value.split("|"))
     if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):

@@ -67,8 +67,5 @@ def client_optimiser(**training: Unpack[TrainingArgs]) -> optim.Optimizer:
 
 def schedule(text: str | Call) -> optim.Schedule:
     """``constant``, ``step(0.99,10)``, ``inverse(0.005)``, ``cosine(100)``."""
-    call = text if isinstance(text, Call) else Call(str(text), (), {})
-    if call.name not in optim.SCHEDULES:
-        raise unknown("schedule", call.name, optim.SCHEDULES)
-    fields.check_call(call.name, optim.SCHEDULES[call.name], call.args, call.kwargs)
-    return optim.SCHEDULES[call.name](*call.args, **dict(call.kwargs))
+    made: optim.Schedule = fields.build("schedule", optim.SCHEDULES, text)
+    return made

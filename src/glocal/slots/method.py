@@ -24,8 +24,7 @@ from glocal.nn.task import Task
 from glocal.slots.aggregation import Combine, mean
 from glocal.slots.client import Local
 from glocal.slots.privacy import Privacy
-from glocal.slots.server_half import ServerHalf, aggregate
-from glocal.slots.server_memory import Memory, no_memory
+from glocal.slots.server_half import Memory, ServerHalf, aggregate, no_memory
 from glocal.slots.sharing import Selector, everything, keep_private, split
 from glocal.slots.weighting import Setting, Weighting, by_examples, uniform, uniform_expected
 

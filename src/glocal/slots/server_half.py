@@ -21,10 +21,28 @@ from glocal.nn.task import Task
 from glocal.slots.aggregation import Combine
 from glocal.slots.client import Local
 from glocal.slots.privacy import Privacy
-from glocal.slots.server_memory import Memory
 from glocal.slots.weighting import Setting, Weighting, by_examples
 
 Draw = Callable[[Tree, Setting, Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Server state fed by what clients send beside their update (SCAFFOLD's control variate).
+
+    ``init`` at the start, ``broadcast`` into the downlink, ``update`` from the cohort.
+    The keys are for what the server draws; every start and every round has its own.
+    """
+
+    name: str
+    init: Callable[[Params, Setting, Tensor], Tree]
+    broadcast: Callable[[Tree], Tree]
+    update: Callable[[Tree, Uplink, Setting, Tensor], Tree] = lambda state, *cohort: state
+
+
+def no_memory() -> Memory:
+    """Nothing is kept, nothing sent."""
+    return Memory("none", init=lambda params, setting, key: {}, broadcast=lambda state: {})
 
 
 @dataclass(frozen=True, kw_only=True)

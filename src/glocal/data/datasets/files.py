@@ -20,13 +20,7 @@ GAPS = ("", "na", "n/a", "nan", "null", "none", "?")
 
 
 def read(path: Path, label: str, client: str) -> Source:
-    """Read a file's features, labels and, if it has them, clients.
-
-    Args:
-        path: of a ``.csv`` or ``.npz`` file.
-        label: the label column of a ``.csv``.
-        client: the client column of a ``.csv``; it need not be there.
-    """
+    """Read a file's features, labels and, if it has them, clients."""
     if not os.path.isfile(path):  # Path.is_file raises where a name is too long
         raise GlocalError(f"there is no file {shown(str(path))}: check the path.")
     if path.suffix.lower() == ".npz":

@@ -28,8 +28,7 @@ from glocal.nn.task import Task
 from glocal.slots.aggregation import weighted_sum
 from glocal.slots.client import Local
 from glocal.slots.method import Method
-from glocal.slots.server_half import ServerHalf
-from glocal.slots.server_memory import Memory
+from glocal.slots.server_half import Memory, ServerHalf
 from glocal.slots.sharing import nothing
 from glocal.slots.weighting import Setting
 

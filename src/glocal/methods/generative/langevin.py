@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from glocal.data.schema import Schema
+from glocal.methods.support.simplex import project
 
 
 def step(x: Tensor, gradient: Tensor, size: float | Tensor, noise: float, eps: Tensor) -> Tensor:
@@ -42,7 +43,7 @@ class Room:
             return inside
         parts, place = [], 0
         for begin, end in self.categories:
-            parts += [inside[..., place:begin], soft_one_hot(x[..., begin:end])]
+            parts += [inside[..., place:begin], project(x[..., begin:end])]
             place = end
         return torch.cat([*parts, inside[..., place:]], -1)
 
@@ -61,18 +62,6 @@ def room(inputs: Schema, low: float | None, high: float | None) -> Room:
     return Room(
         usual[0] if low is None else low, usual[1] if high is None else high, inputs.categories
     )
-
-
-def soft_one_hot(v: Tensor) -> Tensor:
-    """The nearest shares that sum to one, along the last dimension.
-
-    Held, Wolfe, Crowder: *Validation of subgradient optimization*, Mathematical Programming 1974.
-    """
-    down = v.sort(-1, descending=True).values
-    counts = torch.arange(1, v.shape[-1] + 1, device=v.device, dtype=v.dtype)
-    above = (down.cumsum(-1) - 1) / counts
-    theta = torch.take_along_dim(above, (down > above).sum(-1, keepdim=True) - 1, -1)
-    return (v - theta).clamp(min=0)
 
 
 def cosine(first: float, last: float, t: Tensor, rounds: int) -> Tensor:

@@ -21,8 +21,7 @@ from glocal.methods.generative.input_range import check
 from glocal.methods.local import own_model
 from glocal.nn.task import Task
 from glocal.slots.client import Local, Phase, Step
-from glocal.slots.server_half import ServerHalf
-from glocal.slots.server_memory import Memory
+from glocal.slots.server_half import Memory, ServerHalf
 from glocal.slots.weighting import Setting
 
 

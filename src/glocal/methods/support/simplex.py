@@ -18,15 +18,15 @@ SMALL = 1e-20
 
 
 def project(v: Tensor) -> Tensor:
-    """The point of the simplex nearest to ``v``, by one sort.
+    """The point of the simplex nearest to ``v``, along the last dimension, by one sort.
 
     Held, Wolfe, Crowder: *Validation of subgradient optimization*, Mathematical Programming 1974:
     ``p = max(v − θ, 0)`` with the θ that makes it sum to one.
     """
-    v = v - v.max()  # the same point is nearest, and large numbers lose no digits
-    down = v.sort(descending=True).values
-    above = (down.cumsum(0) - 1) / torch.arange(1, len(v) + 1, device=v.device)
-    theta = above[(down > above).sum() - 1]
+    down = v.sort(-1, descending=True).values
+    counts = torch.arange(1, v.shape[-1] + 1, device=v.device, dtype=v.dtype)
+    above = (down.cumsum(-1) - 1) / counts
+    theta = torch.take_along_dim(above, (down > above).sum(-1, keepdim=True) - 1, -1)
     return (v - theta).clamp(min=0)
 
 

@@ -15,11 +15,10 @@ from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError, unknown
 from glocal.core.spec import parse_call
 from glocal.core.types import Batch, Carry, Downlink, Tree
-from glocal.data.federation import Federation
+from glocal.data.federation import Federation, standardise
 from glocal.data.partition import column_of
 from glocal.data.split import Split, from_counts
 from glocal.data.transforms import chosen
-from glocal.data.unsplit import standardise
 from glocal.engines.base import CohortRound
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Models
