@@ -7,8 +7,6 @@ import os
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Annotated
 
 import click
 import typer
@@ -19,16 +17,15 @@ from glocal.cli.commands.adapt import adapt
 from glocal.cli.commands.fairness import fairness
 from glocal.cli.commands.newcomer import newcomer
 from glocal.cli.commands.privacy import privacy
-from glocal.cli.commands.resume import resume
 from glocal.cli.commands.robustness import robustness
 from glocal.cli.commands.runs import runs
 from glocal.cli.commands.synthetic import synthetic
-from glocal.cli.commands.training import train
-from glocal.cli.options import Out, typed, with_settings
-from glocal.cli.output import BareJson, Json, deliver
+from glocal.cli.commands.training import compare, resume, run
+from glocal.cli.options import with_settings
+from glocal.cli.output import BareJson, Json, deliver, option
 from glocal.core.errors import GlocalError, Interrupted
 from glocal.core.progress import reporter
-from glocal.experiment.config import DEFAULT_COMPARISON, Config
+from glocal.experiment.config import Config
 
 app = typer.Typer(
     add_completion=False,
@@ -53,92 +50,15 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def glocal(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
-    ] = False,
+    version: bool = option(
+        False, "Say which it is.", "--version", callback=_version, is_eager=True
+    ),
 ) -> None:
     """What all commands have in common."""
 
 
-@app.command()
-@with_settings(jobs=0)
-def compare(
-    config: Config,
-    methods: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[METHOD]...",
-            help="What to compare, as in: local fedavg 'fedprox(mu=0.1)' 'fedavg+adam(lr=0.01)' "
-            f"own.py:mine. Default: {' '.join(DEFAULT_COMPARISON)}.",
-        ),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            help="One of the methods: how far are the others above it, with an interval?",
-            rich_help_panel="Evaluation",
-        ),
-    ] = None,
-    choose: Annotated[
-        bool,
-        typer.Option(
-            "--choose",
-            help="Add a row in which each client chooses among all of these and being alone, on "
-            "its own validation data (always there with --adapt).",
-            rich_help_panel="Evaluation",
-        ),
-    ] = False,
-    out: Out = None,
-    json: Json = None,
-) -> None:
-    """Train several methods on one federation: who is better off than alone?
-
-    Every client is set against its local baseline, the model it trains by itself.
-
-    Examples:
-      glocal compare
-
-      glocal compare fedavg 'fedprox(mu=0.1)' --partition 'classes(2)' --repeats 5
-
-      glocal compare fedavg --data hospitals.csv --client hospital --label outcome
-    """
-    from glocal.runs.job import new
-
-    specs = list(dict.fromkeys(methods or DEFAULT_COMPARISON))
-    if against is not None and against not in specs:
-        raise GlocalError(f"--against {against} is not among the methods compared: add it to them.")
-    train(new(specs, config, out, "compare", against, choose), json)
-
-
-@app.command()
-@with_settings(jobs=0)
-def run(
-    config: Config,
-    method: Annotated[
-        str,
-        typer.Argument(
-            metavar="METHOD|FILE.toml",
-            help="A method, as in 'fedprox(mu=0.1)' or own.py:mine; or a file with a method and "
-            "settings of the same names as these options (options given here win).",
-        ),
-    ],
-    out: Out = None,
-    json: Json = None,
-) -> None:
-    """Train one method and show every client's row.
-
-    Examples:
-      glocal run fedavg --rounds 20
-
-      glocal run runs/2026-01-31-120000-fedavg/settings.toml --seed 1
-    """
-    from glocal.runs.job import new
-    from glocal.runs.settings import read
-
-    if method.endswith(".toml"):
-        method, config = read(Path(method))
-        config = replace(config, **typed())
-    train(new([method], config, out, "run"), json)
+for command in (compare, run):
+    app.command()(command)
 
 
 @app.command()
@@ -151,9 +71,9 @@ def methods() -> None:
 @with_settings("Data", "seed", "-data")
 def data(
     config: Config,
-    name: Annotated[
-        str | None, typer.Argument(help="A data set or file to load and show.", metavar="[NAME]")
-    ] = None,
+    name: str | None = typer.Argument(
+        None, help="A data set or file to load and show.", metavar="[NAME]"
+    ),
 ) -> None:
     """List data sets and partitions; with a NAME, load it and draw how it is partitioned.
 
@@ -170,7 +90,7 @@ def data(
 
 @app.command()
 def bench(
-    repeats: Annotated[int, typer.Option(help="Interleaved repeats of each contestant.")] = 7,
+    repeats: int = option(7, "Interleaved repeats of each contestant."),
     json: Json = None,
 ) -> None:
     """Time a round of local training: plain PyTorch loop, sequential, vectorised, auto.
@@ -184,13 +104,8 @@ def bench(
     deliver(result, json, partial(report.catalogue.show_bench, result))
 
 
-app.command()(resume)
-app.command()(newcomer)
-app.command()(fairness)
-app.command()(adapt)
-app.command()(robustness)
-app.command()(runs)
-app.command()(synthetic)
+for command in (resume, newcomer, fairness, adapt, robustness, runs, synthetic):
+    app.command()(command)
 app.command(cls=BareJson)(privacy)
 
 

@@ -21,15 +21,20 @@ from glocal.core import files
 from glocal.core.errors import GlocalError
 
 
-def option(text: str, panel: str | None = None, *names: str, **more: Any) -> Any:
-    """An option of one command: its help, and where the help shows it."""
-    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """An option of one command: its default, its help, and where the help shows it."""
+    return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
 
 
 def method_names(default: str = "") -> Any:
     """The argument of a command that takes several methods, and which it takes by default."""
     shown = {"help": f"Default: {default}."} if default else {"show_default": False}
-    return typer.Argument(metavar="[METHOD]...", **shown)
+    return typer.Argument(None, metavar="[METHOD]...", **shown)
+
+
+def folder_of(text: str) -> Any:
+    """The argument of a command that reads a run's folder."""
+    return typer.Argument(..., metavar="DIR", help=text, callback=usable)
 
 
 def writable(path: Path | None) -> Path | None:
@@ -57,16 +62,19 @@ def drawable(path: Path | None) -> Path | None:
 
 Json = Annotated[
     Path | None,
-    option(
-        "Also write all figures to this file ('-': print).", "Output", "--json", callback=writable
+    typer.Option(
+        "--json",
+        help="Also write all figures to this file ('-': print).",
+        rich_help_panel="Output",
+        callback=writable,
     ),
 ]
 Picture = Annotated[
     Path | None,
-    option(
-        "Draw it to this .png file (needs glocal\\[plot]).",
-        "Output",
+    typer.Option(
         "--picture",
+        help="Draw it to this .png file (needs glocal\\[plot]).",
+        rich_help_panel="Output",
         callback=drawable,
     ),
 ]

@@ -4,58 +4,36 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from glocal import report, studies
 from glocal.cli.options import usable
-from glocal.cli.output import Json, Picture, deliver, option
+from glocal.cli.output import Json, Picture, deliver, folder_of, option
 from glocal.core.progress import reporter
 
 
 def adapt(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR",
-            help="The folder of a run, or of a comparison with several runs in it.",
-            callback=usable,
-        ),
-    ],
-    by: Annotated[
-        str,
-        option(
-            "How clients adapt: fine-tune, freeze-base, ewc, distill, with settings and "
-            "joined by +, or best (all of them, and of those each client's best)."
-        ),
-    ] = "best",
-    again: Annotated[
-        bool,
-        option(
-            "Also average the adapted models, and evaluate that one model everywhere.",
-            None,
-            "--again",
-        ),
-    ] = False,
-    without: Annotated[
-        bool,
-        option(
-            "Also train anew without the clients who do better alone on their validation "
-            "data, and evaluate the new model at everybody.",
-            None,
-            "--without",
-        ),
-    ] = False,
-    public: Annotated[
-        Path | None,
-        option(
-            "Examples that are nobody's (x, y in a .safetensors file), for ewc(fisher=public).",
-            metavar="FILE",
-            callback=usable,
-        ),
-    ] = None,
-    device: Annotated[str | None, option("cpu or cuda; that of the run by default.")] = None,
+    folder: Path = folder_of("The folder of a run, or of a comparison with several runs in it."),
+    by: str = option(
+        "best",
+        "How clients adapt: fine-tune, freeze-base, ewc, distill, with settings and joined by +, "
+        "or best (all of them, and of those each client's best).",
+    ),
+    again: bool = option(
+        False, "Also average the adapted models, and evaluate that one model everywhere.", "--again"
+    ),
+    without: bool = option(
+        False,
+        "Also train anew without the clients who do better alone on their validation data, and "
+        "evaluate the new model at everybody.",
+        "--without",
+    ),
+    public: Path | None = option(
+        None,
+        "Examples that are nobody's (x, y in a .safetensors file), for ewc(fisher=public).",
+        metavar="FILE",
+        callback=usable,
+    ),
+    device: str | None = option(None, "cpu or cuda; that of the run by default."),
     json: Json = None,
     picture: Picture = None,
 ) -> None:

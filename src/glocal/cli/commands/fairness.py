@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
 
 from glocal import report, studies
 from glocal.cli.options import with_settings
@@ -17,18 +16,16 @@ DEFAULT = ["fedavg", "q-fedavg", "term", "propfair", "afl", "fedmgda", "aaggff-s
 @with_settings("Data", "Training", "repeats", "baseline", "Machine", repeats=5, jobs=0)
 def fairness(
     config: Config,
-    methods: Annotated[list[str] | None, method_names(f"{' '.join(DEFAULT)}")] = None,
-    metric: Annotated[
-        str,
-        option(
-            "The metric: accuracy, cross_entropy, ece, mce, top5 (more than 5 classes) or "
-            "auc (2 classes).",
-            "Evaluation",
-        ),
-    ] = "accuracy",
-    against: Annotated[
-        str | None, option("The method others are set against. Default: the first.", "Evaluation")
-    ] = None,
+    methods: list[str] | None = method_names(" ".join(DEFAULT)),
+    metric: str = option(
+        "accuracy",
+        "The metric: accuracy, cross_entropy, ece, mce, top5 (more than 5 classes) or auc (2 "
+        "classes).",
+        panel="Evaluation",
+    ),
+    against: str | None = option(
+        None, "The method others are set against. Default: the first.", panel="Evaluation"
+    ),
     json: Json = None,
     picture: Picture = None,
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
 
 from glocal import report, studies
 from glocal.cli.options import with_settings
@@ -14,38 +13,30 @@ from glocal.experiment.config import Config
 
 DEFAULT = ["fedavg", "fedprox", "lg-fedavg"]
 
+joining = partial(option, panel="Joining")
+
 
 @with_settings(
     "Data", "Training", "baseline", "seed", "engine", "device", "-clients", "-sampled", "-poisson"
 )
 def newcomer(
     config: Config,
-    methods: Annotated[list[str] | None, method_names(f"{' '.join(DEFAULT)}")] = None,
-    clients: Annotated[
-        int,
-        option(
-            "How many old clients the data is partitioned among, with one more that joins.", "Data"
-        ),
-    ] = 20,
-    client_name: Annotated[
-        str | None,
-        option(
-            "Who joins. Default: the last of the clients the data is partitioned among.", "Joining"
-        ),
-    ] = None,
-    rotate: Annotated[
-        float, option("Turn the newcomer's images by so many degrees.", "Joining")
-    ] = 0.0,
-    own_epochs: Annotated[
-        int, option("Passes over its own data before it sends anything.", "Joining")
-    ] = 20,
-    join_rounds: Annotated[int, option("Rounds in which it takes part.", "Joining")] = 10,
-    fraction_old: Annotated[
-        float, option("Share of old clients in those rounds; 0: none.", "Joining")
-    ] = 0.0,
-    seeds: Annotated[
-        int, option("Repeat on so many splits and seeds of the same clients.", "Evaluation")
-    ] = 1,
+    methods: list[str] | None = method_names(" ".join(DEFAULT)),
+    clients: int = option(
+        20,
+        "How many old clients the data is partitioned among, with one more that joins.",
+        panel="Data",
+    ),
+    client_name: str | None = joining(
+        None, "Who joins. Default: the last of the clients the data is partitioned among."
+    ),
+    rotate: float = joining(0.0, "Turn the newcomer's images by so many degrees."),
+    own_epochs: int = joining(20, "Passes over its own data before it sends anything."),
+    join_rounds: int = joining(10, "Rounds in which it takes part."),
+    fraction_old: float = joining(0.0, "Share of old clients in those rounds; 0: none."),
+    seeds: int = option(
+        1, "Repeat on so many splits and seeds of the same clients.", panel="Evaluation"
+    ),
     json: Json = None,
 ) -> None:
     """A client joins after training: what does it get, and what do the others lose?

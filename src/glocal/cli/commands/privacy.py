@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
 
 from glocal import report, studies
 from glocal.cli.output import Json, deliver, option
@@ -11,32 +10,26 @@ from glocal.core.errors import GlocalError
 
 
 def privacy(
-    clients: Annotated[int, option("N, all clients.", show_default=False)],
-    sampled: Annotated[
-        float | None,
-        option("M, clients in a round (on average, with Poisson sampling). Default: all of them."),
-    ] = None,
-    rounds: Annotated[
-        int | None, option("T. Left out, with --epsilon and --noise: how many there may be.")
-    ] = None,
-    noise: Annotated[
-        float | None,
-        option(
-            "The noise on the sum of updates, over the clip. Left out, with --epsilon and "
-            "--rounds: how much is needed."
-        ),
-    ] = None,
-    epsilon: Annotated[float | None, option("A budget to be kept.")] = None,
-    delta: Annotated[
-        float | None, option("The chance of failure. Default: 1e-5, or 1/(10 N) if that is less.")
-    ] = None,
-    poisson: Annotated[
-        bool,
-        option("Poisson sampling, or exactly M of N, which costs more.", None, "--poisson/--fixed"),
-    ] = True,
-    local: Annotated[
-        bool, option("Every client adds the noise itself (where=local).", None, "--local")
-    ] = False,
+    clients: int = option(..., "N, all clients.", show_default=False),
+    sampled: float | None = option(
+        None, "M, clients in a round (on average, with Poisson sampling). Default: all of them."
+    ),
+    rounds: int | None = option(
+        None, "T. Left out, with --epsilon and --noise: how many there may be."
+    ),
+    noise: float | None = option(
+        None,
+        "The noise on the sum of updates, over the clip. Left out, with --epsilon and --rounds: "
+        "how much is needed.",
+    ),
+    epsilon: float | None = option(None, "A budget to be kept."),
+    delta: float | None = option(
+        None, "The chance of failure. Default: 1e-5, or 1/(10 N) if that is less."
+    ),
+    poisson: bool = option(
+        True, "Poisson sampling, or exactly M of N, which costs more.", "--poisson/--fixed"
+    ),
+    local: bool = option(False, "Every client adds the noise itself (where=local).", "--local"),
     json: Json = None,
 ) -> None:
     """What does a plan cost in privacy? Asked before anyone trains.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from glocal import report, studies
 from glocal.cli.options import with_settings
 from glocal.cli.output import Json, deliver, method_names, option
@@ -29,27 +27,22 @@ def defaults(malicious: float) -> list[str]:
 @with_settings("Data", "Training", "repeats", "baseline", "Machine", rounds=30, repeats=3, jobs=0)
 def robustness(
     config: Config,
-    methods: Annotated[
-        list[str] | None,
-        method_names(f"{', '.join(defaults(0.2))}, with the share that --malicious says"),
-    ] = None,
-    attack: Annotated[
-        list[str] | None,
-        option(
-            "What malicious clients do, as in 'sign-flip(scale=5)', replace, little, scale, "
-            "gaussian, nan, label-flip or backdoor; may be given several times. Default: "
-            f"{', '.join(DEFAULT_ATTACKS)}.",
-            "Attack",
-            "--attack",
-        ),
-    ] = None,
-    malicious: Annotated[
-        float,
-        option(
-            "The share of clients that are malicious, where an attack has no share= of its own.",
-            "Attack",
-        ),
-    ] = 0.2,
+    methods: list[str] | None = method_names(
+        f"{', '.join(defaults(0.2))}, with the share that --malicious says"
+    ),
+    attack: list[str] | None = option(
+        None,
+        "What malicious clients do, as in 'sign-flip(scale=5)', replace, little, scale, gaussian, "
+        "nan, label-flip or backdoor; may be given several times. Default: "
+        f"{', '.join(DEFAULT_ATTACKS)}.",
+        "--attack",
+        panel="Attack",
+    ),
+    malicious: float = option(
+        0.2,
+        "The share of clients that are malicious, where an attack has no share= of its own.",
+        panel="Attack",
+    ),
     json: Json = None,
 ) -> None:
     """What is left of each method when some clients are malicious?

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -14,48 +14,35 @@ from glocal.core.errors import GlocalError
 
 PLACE = Path("runs")
 
+which, order = partial(option, panel="Which"), partial(option, panel="Order")
+
 
 def runs(
-    places: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[DIR]...", help="Run folders, or folders with runs below. Default: runs/."
-        ),
-    ] = None,
-    compare: Annotated[
-        bool,
-        option(
-            "Set the runs side by side: the settings in which they differ, and their figures.",
-            None,
-            "--compare",
-        ),
-    ] = False,
-    method: Annotated[
-        str | None,
-        option("Only methods with this text in them, or like this pattern: 'fedavg*'.", "Which"),
-    ] = None,
-    data: Annotated[str | None, option("Only on this data.", "Which")] = None,
-    state: Annotated[
-        str | None, option("Only those: finished, running, stopped or damaged.", "Which")
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        option(
-            "Only with this setting or figure, as in 'rounds=50', 'partition=dirichlet*' or "
-            "'mean>0.9'; may be given several times, and all must hold.",
-            "Which",
-        ),
-    ] = None,
-    sort: Annotated[
-        str | None,
-        option(
-            "By when (the default, newest first), folder, state, or any setting or figure: "
-            "mean, worst10, better_off, epsilon, rounds, … (accuracies: best first).",
-            "Order",
-        ),
-    ] = None,
-    reverse: Annotated[bool, option("The other way round.", "Order", "--reverse")] = False,
-    limit: Annotated[int | None, option("Only the first so many.", "Order")] = None,
+    places: list[Path] | None = typer.Argument(
+        None, metavar="[DIR]...", help="Run folders, or folders with runs below. Default: runs/."
+    ),
+    compare: bool = option(
+        False,
+        "Set the runs side by side: the settings in which they differ, and their figures.",
+        "--compare",
+    ),
+    method: str | None = which(
+        None, "Only methods with this text in them, or like this pattern: 'fedavg*'."
+    ),
+    data: str | None = which(None, "Only on this data."),
+    state: str | None = which(None, "Only those: finished, running, stopped or damaged."),
+    where: list[str] | None = which(
+        None,
+        "Only with this setting or figure, as in 'rounds=50', 'partition=dirichlet*' or "
+        "'mean>0.9'; may be given several times, and all must hold.",
+    ),
+    sort: str | None = order(
+        None,
+        "By when (the default, newest first), folder, state, or any setting or figure: mean, "
+        "worst10, better_off, epsilon, rounds, … (accuracies: best first).",
+    ),
+    reverse: bool = order(False, "The other way round.", "--reverse"),
+    limit: int | None = order(None, "Only the first so many."),
     json: Json = None,
 ) -> None:
     """List runs and what came of them, newest first; or compare some.

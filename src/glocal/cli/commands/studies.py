@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -23,19 +22,16 @@ app = typer.Typer(
 SETTINGS = ("Data", "Training", "seed", "engine", "device", "precision")
 """The settings that all studies take."""
 
-Methods = Annotated[list[str] | None, method_names()]
-Grid = Annotated[
-    list[float] | None,
-    option("Where to look, several times; 0, 0.1, …, 1 unless given.", show_default=False),
-]
+METHODS = method_names()
+GRID = option(None, "Where to look, several times; 0, 0.1, …, 1 unless given.", show_default=False)
 
 
 @app.command()
 @with_settings(*SETTINGS, "repeats", "baseline", rounds=20, repeats=3)
 def split(
     config: Config,
-    methods: Methods = None,
-    side: Annotated[str, option("Where the local part begins to grow: input or output.")] = "input",
+    methods: list[str] | None = METHODS,
+    side: str = option("input", "Where the local part begins to grow: input or output."),
     json: Json = None,
     picture: Picture = None,
 ) -> None:
@@ -54,22 +50,20 @@ def split(
         studies.split_sweep.with_shared(spec, "everything")
     results = _each(studies.split_sweep.split_sweep, specs, config, side=side)
     show, draw = report.studies.show_split, report.studies.draw_split
-    _deliver({"splits": results}, results, show, draw, json, picture)
+    deliver({"splits": results}, json, partial(show, results), picture, partial(draw, results))
 
 
 @app.command()
 @with_settings(*SETTINGS, "repeats", rounds=20, repeats=3)
 def interpolate(
     config: Config,
-    local: Annotated[
-        str,
-        option(
-            "How clients train alone: local, or 'fedavg(shared=nothing)' to begin where the "
-            "global model begins."
-        ),
-    ] = "local",
-    together: Annotated[str, option("What trains the global model.")] = "fedavg",
-    alpha: Grid = None,
+    local: str = option(
+        "local",
+        "How clients train alone: local, or 'fedavg(shared=nothing)' to begin where the global "
+        "model begins.",
+    ),
+    together: str = option("fedavg", "What trains the global model."),
+    alpha: list[float] | None = GRID,
     json: Json = None,
     picture: Picture = None,
 ) -> None:
@@ -80,19 +74,19 @@ def interpolate(
     """
     studies.repeats.unique_specs([local, together])
     grid = studies.curve.check_grid(alpha or studies.curve.GRID, "alpha")
-    study = partial(studies.interpolation.interpolate, local=local, together=together, grid=grid)
+    options = {**config.arguments(), "local": local, "together": together, "grid": grid}
     with reporter(None) as progress:
-        result = study(config.federation(), report=progress, **config.arguments())
+        result = studies.interpolation.interpolate(config.federation(), report=progress, **options)
     show, draw = report.studies.show_interpolation, report.studies.draw_interpolation
-    _deliver(result, result, show, draw, json, picture)
+    deliver(result, json, partial(show, result), picture, partial(draw, result))
 
 
 @app.command()
 @with_settings(*SETTINGS, "repeats", rounds=20, repeats=3)
 def mixture(
     config: Config,
-    methods: Methods = None,
-    lam: Grid = None,
+    methods: list[str] | None = METHODS,
+    lam: list[float] | None = GRID,
     json: Json = None,
     picture: Picture = None,
 ) -> None:
@@ -109,18 +103,18 @@ def mixture(
     grid = studies.curve.check_grid(lam or studies.curve.GRID, "lam")
     results = _each(studies.mixture_curve.mixture_curve, specs, config, grid=grid)
     show, draw = report.studies.show_mixture, report.studies.draw_mixture
-    _deliver({"mixtures": results}, results, show, draw, json, picture)
+    deliver({"mixtures": results}, json, partial(show, results), picture, partial(draw, results))
 
 
 @app.command()
 @with_settings(*SETTINGS, rounds=20)
 def landscape(
     config: Config,
-    methods: Methods = None,
-    points: Annotated[
-        str, option("clients: the server's model and two clients'; seeds: three trainings.")
-    ] = "clients",
-    size: Annotated[int, option("Points on a side of the grid.")] = 31,
+    methods: list[str] | None = METHODS,
+    points: str = option(
+        "clients", "clients: the server's model and two clients'; seeds: three trainings."
+    ),
+    size: int = option(31, "Points on a side of the grid."),
     json: Json = None,
     picture: Picture = None,
 ) -> None:
@@ -134,13 +128,13 @@ def landscape(
     specs = studies.repeats.unique_specs(methods or ["fedavg", "superfed-mm", "superfed-lm"])
     results = _each(studies.landscape.landscape, specs, config, points=points, size=size)
     show, draw = report.studies.show_landscape, report.studies.draw_landscape
-    _deliver({"landscapes": results}, results, show, draw, json, picture)
+    deliver({"landscapes": results}, json, partial(show, results), picture, partial(draw, results))
 
 
 @app.command()
 @with_settings(*SETTINGS, "repeats", partition="dirichlet(10)", rounds=20, repeats=3)
 def noise(
-    config: Config, methods: Methods = None, json: Json = None, picture: Picture = None
+    config: Config, methods: list[str] | None = METHODS, json: Json = None, picture: Picture = None
 ) -> None:
     """Accuracy and calibration when training labels are wrong: pair and symmetric noise.
 
@@ -153,22 +147,20 @@ def noise(
     with reporter(None) as progress:
         result = studies.noise.noise_study(specs, config, report=progress)
     show, draw = report.studies.show_noise, report.studies.draw_noise
-    _deliver(result, result, show, draw, json, picture)
+    deliver(result, json, partial(show, result), picture, partial(draw, result))
 
 
 @app.command()
 @with_settings(*SETTINGS, "repeats", repeats=3)
 def decisions(
     config: Config,
-    methods: Methods = None,
-    response: Annotated[
-        str,
-        option(
-            "The transform by which methods without their own are evaluated: exponential, "
-            "frechet, gumbel, logistic, normal or weibull.",
-            "Evaluation",
-        ),
-    ] = "normal",
+    methods: list[str] | None = METHODS,
+    response: str = option(
+        "normal",
+        "The transform by which methods without their own are evaluated: exponential, frechet, "
+        "gumbel, logistic, normal or weibull.",
+        panel="Evaluation",
+    ),
     json: Json = None,
     picture: Picture = None,
 ) -> None:
@@ -184,13 +176,13 @@ def decisions(
     """
     results = _decisions(studies.decisions.by_transform, methods, config, response=response)
     show, draw = report.decisions.show_decisions, report.decisions.draw_decisions
-    _deliver({"decisions": results}, results, show, draw, json, picture)
+    deliver({"decisions": results}, json, partial(show, results), picture, partial(draw, results))
 
 
 @app.command()
 @with_settings(*SETTINGS)
 def weights(
-    config: Config, methods: Methods = None, json: Json = None, picture: Picture = None
+    config: Config, methods: list[str] | None = METHODS, json: Json = None, picture: Picture = None
 ) -> None:
     """Who counts how much, over time? Every client's weight in every round, and its loss.
 
@@ -202,7 +194,7 @@ def weights(
     """
     results = _decisions(studies.decisions.weighted, methods, config)
     show, draw = report.decisions.show_weights, report.decisions.draw_weights
-    _deliver({"weights": results}, results, show, draw, json, picture)
+    deliver({"weights": results}, json, partial(show, results), picture, partial(draw, results))
 
 
 def _each(
@@ -218,19 +210,6 @@ def _decisions(
     default: Callable[[bool], list[str]], methods: list[str] | None, config: Config, **options: Any
 ) -> list[dict[str, Any]]:
     """The decisions of the methods, or of those that are the default for the data."""
-    arguments = {**config.arguments(), **options}
     study = partial(studies.decisions.decisions_of, methods, config.federation(), default)
     with reporter(None) as progress:
-        return study(report=progress, **arguments)
-
-
-def _deliver(
-    result: dict[str, Any],
-    shown: Any,
-    show: Callable[[Any], None],
-    draw: Callable[[Any, Path], None],
-    json: Path | None,
-    picture: Path | None,
-) -> None:
-    """Write, show and draw what a study found."""
-    deliver(result, json, partial(show, shown), picture, partial(draw, shown))
+        return study(report=progress, **config.arguments(), **options)

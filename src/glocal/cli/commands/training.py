@@ -1,25 +1,120 @@
-"""What ``run``, ``compare`` and ``resume`` share: train methods into folders, and show them."""
+"""``glocal compare``, ``run`` and ``resume``: train methods into folders, and show them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from glocal import report
-from glocal.cli.output import deliver
+from glocal import report, runs
+from glocal.cli.options import Out, typed, with_settings
+from glocal.cli.output import Json, deliver, deliver_json, folder_of, option
+from glocal.core.errors import GlocalError
+from glocal.experiment.config import DEFAULT_COMPARISON, Config
 
-if TYPE_CHECKING:
-    from glocal.runs.job import Job
+
+@with_settings(jobs=0)
+def compare(
+    config: Config,
+    methods: list[str] | None = typer.Argument(
+        None,
+        metavar="[METHOD]...",
+        help="What to compare, as in: local fedavg 'fedprox(mu=0.1)' 'fedavg+adam(lr=0.01)' "
+        f"own.py:mine. Default: {' '.join(DEFAULT_COMPARISON)}.",
+    ),
+    against: str | None = option(
+        None,
+        "One of the methods: how far are the others above it, with an interval?",
+        panel="Evaluation",
+    ),
+    choose: bool = option(
+        False,
+        "Add a row in which each client chooses among all of these and being alone, on its own "
+        "validation data (always there with --adapt).",
+        "--choose",
+        panel="Evaluation",
+    ),
+    out: Out = None,
+    json: Json = None,
+) -> None:
+    """Train several methods on one federation: who is better off than alone?
+
+    Every client is set against its local baseline, the model it trains by itself.
+
+    Examples:
+      glocal compare
+
+      glocal compare fedavg 'fedprox(mu=0.1)' --partition 'classes(2)' --repeats 5
+
+      glocal compare fedavg --data hospitals.csv --client hospital --label outcome
+    """
+    specs = list(dict.fromkeys(methods or DEFAULT_COMPARISON))
+    if against is not None and against not in specs:
+        raise GlocalError(f"--against {against} is not among the methods compared: add it to them.")
+    _train(runs.job.new(specs, config, out, "compare", against, choose), json)
 
 
-def train(job: Job, json: Path | None) -> None:
+@with_settings(jobs=0)
+def run(
+    config: Config,
+    method: str = typer.Argument(
+        ...,
+        metavar="METHOD|FILE.toml",
+        help="A method, as in 'fedprox(mu=0.1)' or own.py:mine; or a file with a method and "
+        "settings of the same names as these options (options given here win).",
+    ),
+    out: Out = None,
+    json: Json = None,
+) -> None:
+    """Train one method and show every client's row.
+
+    Examples:
+      glocal run fedavg --rounds 20
+
+      glocal run runs/2026-01-31-120000-fedavg/settings.toml --seed 1
+    """
+    if method.endswith(".toml"):
+        method, config = runs.settings.read(Path(method))
+        config = replace(config, **typed())
+    _train(runs.job.new([method], config, out, "run"), json)
+
+
+def resume(
+    folder: Path = folder_of("The folder of a run or of a comparison."),
+    diverged: str | None = option(
+        None,
+        "From now on, a client whose training is not finite is skip(ped), clip(ped) or fatal; as "
+        "before by default.",
+    ),
+    jobs: int | None = option(None, "Processes to train in; as before by default."),
+    json: Json = None,
+) -> None:
+    """Go on where a run stopped: after Ctrl-C, a kill, a full disk or a failure of power.
+
+    What comes out is the same, to the bit, as if it had never stopped.
+
+    Examples:
+      glocal resume runs/2026-01-31-120000-compare
+
+      glocal resume runs/2026-01-31-120000-fedavg --diverged skip
+    """
+    from glocal.experiment.result_files import read_result
+
+    job = runs.job.resumed(folder, jobs, diverged)
+    if job is not None:
+        _train(job, json)
+        return
+    file = folder / "result.json"
+    if not deliver_json(read_result(file), json):
+        typer.echo(f"The run in {folder} is finished: its figures are in {file}.")
+
+
+def _train(job: runs.job.Job, json: Path | None) -> None:
     """Train all methods of a job, or what is left to train, and show them."""
     from glocal.experiment.result_files import result
-    from glocal.runs import job as jobs
 
-    done, fed = jobs.train(job)
+    done, fed = runs.job.train(job)
 
     def show() -> None:
         if job.one:
