@@ -12,12 +12,11 @@ from glocal.evaluation.communication import Traffic, published
 
 @pytest.fixture
 def traffic() -> Traffic:
-    return (
-        Traffic()
-        .record({"shared": 100, "private start": 30}, {"shared": 20})
-        .record({"shared": 100}, {"shared": 20, "extra": 5})
-        .record({}, {})
-    )
+    traffic = Traffic()
+    traffic.record({"shared": 100, "private start": 30}, {"shared": 20})
+    traffic.record({"shared": 100}, {"shared": 20, "extra": 5})
+    traffic.record({}, {})
+    return traffic
 
 
 def test_totals_by_direction_and_layer_set(traffic: Traffic) -> None:
@@ -26,30 +25,11 @@ def test_totals_by_direction_and_layer_set(traffic: Traffic) -> None:
     assert traffic.by_set("up") == {"shared": 40, "extra": 5}
 
 
-def test_recording_leaves_the_old_one_and_the_callers_dict_alone() -> None:
-    empty, counts = Traffic(), {"shared": 1}
-    one = empty.record(counts, counts)
+def test_recording_leaves_the_callers_dict_alone() -> None:
+    traffic, counts = Traffic(), {"shared": 1}
+    traffic.record(counts, counts)
     counts["shared"] = 99
-    assert (empty.params_down, one.params_down, one.params_up) == (0, 1, 1)
-
-
-def test_two_that_follow_from_one_do_not_see_each_other() -> None:
-    one = Traffic().record({"shared": 1}, {})
-    left, right = one.record({"shared": 2}, {}), one.record({"shared": 3}, {})
-    again = left.record({"shared": 4}, {})
-    assert [len(x.down) for x in (one, left, right, again)] == [1, 2, 2, 3]
-    assert [x.params_down for x in (one, left, right, again)] == [1, 3, 4, 7]
-    assert left.down[-1] == {"shared": 2}
-    assert left != right
-
-
-def test_a_long_run_does_not_copy_its_past() -> None:
-    first = Traffic().record({"shared": 1}, {})
-    last = first
-    for _ in range(50):
-        last = last.record({"shared": 1}, {})
-    assert last.down[0] is first.down[0]
-    assert last.down._all is first.down._all
+    assert (traffic.params_down, traffic.params_up) == (1, 1)
 
 
 def test_a_negative_count_is_refused() -> None:

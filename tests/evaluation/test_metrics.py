@@ -15,6 +15,7 @@ from torch import Tensor
 
 from glocal.core.errors import GlocalError
 from glocal.evaluation.metrics import (
+    LOWER_IS_BETTER,
     METRICS,
     accuracy,
     auc,
@@ -152,7 +153,7 @@ def test_which_way_is_better() -> None:
     truth, lie = 50 * torch.eye(2)[y], 50 * torch.eye(2)[1 - y]
     for name in set(METRICS) - {"top5"}:
         metric = METRICS[name]
-        assert (metric(truth, y) < metric(lie, y)) == metric.lower_is_better, name
+        assert (metric(truth, y) < metric(lie, y)) == (name in LOWER_IS_BETTER), name
 
 
 def test_top_k_of_few_classes_is_everything() -> None:

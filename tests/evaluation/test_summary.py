@@ -49,7 +49,7 @@ def outcome(own: list[list[float]], pool: list[list[float]] | None) -> Outcome:
 
 METHOD = outcome([[1, 0], [1]], [[1, 0, 1], [1, 1, 1]])
 ALONE = outcome([[0, 0], [1]], [[0, 0, 1], [0, 0, 1]])
-TRAFFIC = Traffic().record({"shared": 10}, {"shared": 6})
+TRAFFIC = Traffic([{"shared": 10}], [{"shared": 6}])
 
 
 def trial(**changes: Any) -> Trial:
@@ -168,7 +168,7 @@ def test_repeats_pool() -> None:
     """The mean over repeats of accuracies and figures; traffic rounded to integers."""
     worse = trial(
         outcome=outcome([[0, 0], [0]], [[0, 0, 0], [0, 0, 0]]),
-        traffic=Traffic().record({"shared": 11}, {"shared": 7}),
+        traffic=Traffic([{"shared": 11}], [{"shared": 7}]),
     )
     trials = [trial(), worse]
     rows = client_table(trials)

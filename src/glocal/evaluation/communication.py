@@ -8,9 +8,9 @@ where the model goes down to everybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, SupportsIndex, overload
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from glocal.core import tree
 from glocal.core.errors import GlocalError
@@ -20,70 +20,35 @@ Counts = Mapping[str, int]
 """Parameters communicated, by layer set."""
 
 
-class Rounds(Sequence[Counts]):
-    """One entry a round, never changed: :meth:`plus` gives the next one, without a copy.
-
-    All that follow from each other share one list, and each knows how much of it is its own; so a
-    long run does not copy all of its past in every round.
-    """
-
-    def __init__(self, entries: Iterable[Counts] = (), length: int | None = None) -> None:
-        self._all = entries if isinstance(entries, list) and length is not None else list(entries)
-        self._length = len(self._all) if length is None else length
-
-    def plus(self, entry: Counts) -> Rounds:
-        """These, and one more."""
-        entries = self._all
-        if len(entries) > self._length:  # another run continued from here before
-            entries = entries[: self._length]
-        entries.append(dict(entry))
-        return Rounds(entries, self._length + 1)
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, i: SupportsIndex) -> Counts: ...
-    @overload
-    def __getitem__(self, i: slice) -> Sequence[Counts]: ...
-    def __getitem__(self, i: SupportsIndex | slice) -> Counts | Sequence[Counts]:
-        return (self._all if len(self._all) == self._length else self._all[: self._length])[i]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Rounds) and list(self) == list(other)
-
-    def __repr__(self) -> str:
-        return f"Rounds({list(self)})"
-
-
-@dataclass(frozen=True)
+@dataclass
 class Traffic:
-    """What a run has communicated so far; :meth:`record` returns the next one."""
+    """What a run has communicated so far, one entry a round."""
 
-    down: Rounds = field(default_factory=Rounds)
-    """Server to clients, one entry a round."""
-    up: Rounds = field(default_factory=Rounds)
-    """Clients to server, one entry a round."""
+    down: list[dict[str, int]] = field(default_factory=list)
+    """Server to clients."""
+    up: list[dict[str, int]] = field(default_factory=list)
+    """Clients to server."""
 
-    def record(self, down: Counts, up: Counts) -> Traffic:
-        """The same with one more round; both may be empty (a round nobody took part in)."""
+    def record(self, down: Counts, up: Counts) -> None:
+        """Add a round; both may be empty (nobody took part)."""
         for counts in (down, up):
             for name, count in counts.items():
                 if count < 0:
                     raise GlocalError(
                         f"{count} parameters of {name!r} were communicated: count from 0 up."
                     )
-        return Traffic(self.down.plus(down), self.up.plus(up))
+        self.down.append(dict(down))
+        self.up.append(dict(up))
 
     @property
     def params_down(self) -> int:
         """Parameters sent to clients."""
-        return sum(map(_total, self.down))
+        return sum(self.by_set("down").values())
 
     @property
     def params_up(self) -> int:
         """Parameters sent to the server."""
-        return sum(map(_total, self.up))
+        return sum(self.by_set("up").values())
 
     def by_set(self, direction: Literal["down", "up"]) -> dict[str, int]:
         """Parameters sent in one direction, by layer set."""
@@ -95,13 +60,13 @@ class Traffic:
 
     def to_dict(self) -> dict[str, list[dict[str, int]]]:
         """Plain dicts of ints, for JSON and checkpoints."""
-        return {"down": [dict(c) for c in self.down], "up": [dict(c) for c in self.up]}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> Traffic:
         """The inverse of :meth:`to_dict`."""
         down, up = (
-            Rounds({name: int(count) for name, count in counts.items()} for counts in state[key])
+            [{name: int(count) for name, count in counts.items()} for counts in state[key]]
             for key in ("down", "up")
         )
         return cls(down, up)
@@ -139,7 +104,3 @@ def published(rounds: int, parameters: int, clients: int, fraction: float) -> in
     these totals; those of a run in stages (their warm-up, then fewer shared layers) add up.
     """
     return rounds * parameters * (clients + round(fraction * clients))
-
-
-def _total(counts: Counts) -> int:
-    return sum(counts.values())

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from glocal.core import tree
-from glocal.core.types import Downlink, Params, Tree
+from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.data.split import Split
 from glocal.engines.base import Engine, padded_rows
 from glocal.evaluation import metrics
 from glocal.nn.task import Task
-from glocal.slots.client import Local
 
 Models = Callable[[Tensor], dict[str, Params]]
 """Client ids to their candidate models, stacked."""
@@ -41,21 +40,6 @@ class Outcome:
     """[clients, pooled examples]: the same of every client's test examples, in their order."""
     chosen: list[str]
     """Which candidate each client uses."""
-
-
-def federated(
-    task: Task,
-    local: Local,
-    engine: Engine,
-    down: Downlink,
-    states: Callable[[Tensor], Tree],
-) -> Models:
-    """The candidates of clients whose states, stacked, are ``states(ids)``."""
-
-    def models(ids: Tensor) -> dict[str, Params]:
-        return engine.candidates(task, local, down, states(ids), len(ids))
-
-    return models
 
 
 def metric_names(classes: int) -> list[str]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,16 +28,8 @@ from glocal.core.errors import GlocalError
 BINS = 15
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A function of one client's ``(logits, y, weight)``, and which way is better."""
-
-    function: Callable[[Tensor, Tensor, Tensor | None], float]
-    lower_is_better: bool = False
-
-    def __call__(self, logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
-        """The metric of one client's predictions."""
-        return self.function(logits, y, weight)
+Metric = Callable[..., float]
+"""A function of one client's ``logits``, ``y`` and, if it is given, ``weight``."""
 
 
 def correct(logits: Tensor, y: Tensor) -> Tensor:
@@ -53,7 +44,7 @@ def accuracy(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
     return _mean(logits.argmax(-1) == y, w)
 
 
-def top_k(k: int) -> Callable[[Tensor, Tensor, Tensor | None], float]:
+def top_k(k: int) -> Metric:
     """The metric: the share of labels among the first ``k``."""
 
     def metric(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
@@ -105,13 +96,15 @@ def mce(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
 
 
 METRICS: dict[str, Metric] = {
-    "accuracy": Metric(accuracy),
-    "auc": Metric(auc),
-    "cross_entropy": Metric(cross_entropy, lower_is_better=True),
-    "ece": Metric(ece, lower_is_better=True),
-    "mce": Metric(mce, lower_is_better=True),
-    "top5": Metric(top_k(5)),
+    "accuracy": accuracy,
+    "auc": auc,
+    "cross_entropy": cross_entropy,
+    "ece": ece,
+    "mce": mce,
+    "top5": top_k(5),
 }
+
+LOWER_IS_BETTER = ("cross_entropy", "ece", "mce")
 
 PERCENT = ("accuracy", "top5")
 """The metrics that tables and figures show in per cent."""

@@ -114,10 +114,10 @@ def compare_repeats(repeats: Sequence[Repeat], level: float = 0.90) -> Verdict:
     # Differences that cancel between repeats leave a rounding error, which is no vote.
     a = np.where(np.abs(a) > 1e-6 * weight, a, 0.0)
     low, high = _ends(a, weight, level)
-    verdict: Literal["better off", "worse off", "undecided"] = (
-        "better off" if low > 0 else "worse off" if high < 0 else "undecided"
-    )
-    return Verdict(float(a.sum()), low, high, verdict)
+    benefit = float(a.sum())
+    if low > 0:
+        return Verdict(benefit, low, high, "better off")
+    return Verdict(benefit, low, high, "worse off" if high < 0 else "undecided")
 
 
 def pool_weights(y_pool: Tensor, shares: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -23,7 +23,6 @@ from glocal.evaluation import metrics, paired_test
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.intervals import half_width, nan_mean, paired, without_nan
-from glocal.evaluation.paired_test import Verdict
 
 
 class Table(list[dict[str, Any]]):
@@ -58,7 +57,7 @@ class Trial:
     fed: Federation
     outcome: Outcome
     baseline: Outcome
-    traffic: Traffic
+    traffic: Traffic = field(default_factory=Traffic)
 
 
 def pool_is_valid(fed: Federation) -> bool:
@@ -68,48 +67,45 @@ def pool_is_valid(fed: Federation) -> bool:
 
 def client_table(trials: Sequence[Trial]) -> Table:
     """One row for each client."""
-    pooled = pool_is_valid(trials[0].fed)
-    weights = [label_weights(t.fed) for t in trials] if pooled else []
-    rows = Table()
     fed = trials[0].fed
+    weights = [label_weights(t.fed) for t in trials] if pool_is_valid(fed) else []
     counts = [s.counts().tolist() for s in (fed.train, fed.val, fed.test)]
+    rows = Table()
     for k, name in enumerate(fed.names):
-        own = paired_test.compare_repeats(
+        n_train, n_val, n_test = (n[k] for n in counts)
+        row = {"client": name, "n_train": n_train, "n_val": n_val, "n_test": n_test}
+        own = _estimate(
             [(t.fed.test.of(k), t.outcome.own[k], t.baseline.own[k], None) for t in trials]
         )
-        accuracy = nan_mean(float(t.outcome.own[k].mean()) for t in trials)
-        local_accuracy = nan_mean(float(t.baseline.own[k].mean()) for t in trials)
-        row: dict[str, Any] = {
-            "client": name,
-            "n_train": counts[0][k],
-            "n_val": counts[1][k],
-            "n_test": counts[2][k],
-        }
-        if pooled:
-            verdict = paired_test.compare_repeats(
+        if weights:
+            row |= _estimate(
                 [
-                    (t.fed.test.rows, _pool(t.outcome)[k], _pool(t.baseline)[k], weights[r][k])
-                    for r, t in enumerate(trials)
+                    (t.fed.test.rows, _pool(t.outcome)[k], _pool(t.baseline)[k], weight[k])
+                    for t, weight in zip(trials, weights, strict=True)
                 ]
             )
-            row["accuracy"] = nan_mean(
-                float(_pool(t.outcome)[k].double() @ weights[r][k]) for r, t in enumerate(trials)
-            )
-            row["local_accuracy"] = nan_mean(
-                float(_pool(t.baseline)[k].double() @ weights[r][k]) for r, t in enumerate(trials)
-            )
-            row |= _fields(verdict)
-            row["own_accuracy"], row["own_local_accuracy"] = accuracy, local_accuracy
-            row |= _fields(own, "own_")
+            row |= {f"own_{key}": value for key, value in own.items()}
         else:
-            row["accuracy"], row["local_accuracy"] = accuracy, local_accuracy
-            row |= _fields(own)
+            row |= own
         for metric in trials[0].outcome.metrics:
             if metric != "accuracy":
                 row[metric] = nan_mean(t.outcome.metrics[metric][k] for t in trials)
         row["model"] = trials[0].outcome.chosen[k]
         rows.append(row)
     return rows
+
+
+def _estimate(tests: Sequence[tuple[Tensor, Tensor, Tensor, Tensor | None]]) -> dict[str, Any]:
+    """A client's accuracy, that of its local baseline, and the verdict, from each repeat's test."""
+
+    def mean(correct: Tensor, weight: Tensor | None) -> float:
+        return float(correct.mean() if weight is None else correct.double() @ weight)
+
+    return {
+        "accuracy": nan_mean(mean(correct, weight) for _, correct, _, weight in tests),
+        "local_accuracy": nan_mean(mean(baseline, weight) for _, _, baseline, weight in tests),
+        **asdict(paired_test.compare_repeats(tests)),
+    }
 
 
 def accuracies(trial: Trial) -> list[float]:
@@ -167,7 +163,7 @@ def fairness_against(
         raise GlocalError(
             f"{_size(table)} cannot be paired with {_size(base)}: give both methods the same."
         )
-    lower = metrics.METRICS[metric].lower_is_better
+    lower = metric in metrics.LOWER_IS_BETTER
     spreads, base_spreads = (
         [metrics.fairness(row, lower_is_better=lower) for row in t.tolist()] for t in (table, base)
     )
@@ -231,7 +227,7 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
             **verdict_counts(rows["own_verdict"]),
         }
     summary["metrics"] = {
-        name: metrics.fairness(rows[name], n, lower_is_better=metrics.METRICS[name].lower_is_better)
+        name: metrics.fairness(rows[name], n, lower_is_better=name in metrics.LOWER_IS_BETTER)
         for name in trials[0].outcome.metrics
         if name != "accuracy"
     }
@@ -266,12 +262,3 @@ def _pool(outcome: Outcome) -> Tensor:
     if outcome.pool is None:
         raise RuntimeError("the pooled test set was not evaluated")
     return outcome.pool
-
-
-def _fields(verdict: Verdict, prefix: str = "") -> dict[str, Any]:
-    return {
-        f"{prefix}benefit": verdict.benefit,
-        f"{prefix}low": verdict.low,
-        f"{prefix}high": verdict.high,
-        f"{prefix}verdict": verdict.verdict,
-    }

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glocal.evaluation.metrics import METRICS, PERCENT, lorenz
+from glocal.evaluation.metrics import LOWER_IS_BETTER, PERCENT, lorenz
 from glocal.evaluation.summary import FIGURES
 from glocal.report.canvas import GREY, every, label, new_figure, provenance, save, style
 from glocal.report.cells import COLOUR, number, show_table, where_tested
@@ -72,7 +72,7 @@ def direction(figures: Mapping[str, Any], figure: str) -> str:
     low, high = figures[figure]["low"], figures[figure]["high"]
     if low is None or low <= 0 <= high:
         return "undecided"
-    less = figure in ("gini", "gap") or METRICS[figures["metric"]].lower_is_better
+    less = figure in ("gini", "gap") or figures["metric"] in LOWER_IS_BETTER
     return "better" if (high < 0) == less else "worse"
 
 
@@ -100,7 +100,7 @@ def _legend(run: Run, result: Mapping[str, Any]) -> list[str]:
     counted = str(few) if few == many else f"{few} to {many}"
     lacking = f"the {counted} of {k} clients whose test data has enough for it"
     clients = f"the {k} clients" if few == k else lacking
-    lower = METRICS[metric].lower_is_better
+    lower = metric in LOWER_IS_BETTER
     where = where_tested(s if metric == "accuracy" else {"estimate": "own"}, "everybody's")
     mean = (
         f"{metric}{' (lower is better)' if lower else ''}: each client's model on {where}. Mean: "
@@ -153,7 +153,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
         right.plot(range(1, len(held)), scale * ordered, markevery=marks, **style(i))
     right.xaxis.get_major_locator().set_params(integer=True)
     worst = -(-len(ordered) // 10)
-    first = len(ordered) - worst if METRICS[metric].lower_is_better else 0
+    first = len(ordered) - worst if metric in LOWER_IS_BETTER else 0
     right.axvspan(first + 0.5, first + worst + 0.5, color="#eeeeee", label="worst 10 %", zorder=0)
     share = f"their share of the total {metric} (%)"
     label(left, "clients, from the lowest (%)", share, legend=True)
@@ -193,7 +193,7 @@ def _worst_tenth(result: Mapping[str, Any], scale: float) -> str:
         return f"Clients by {metric}"
     digits, unit = (1, " %") if scale == 100 else (3, "")
     shown = {n: number(w, scale=scale, digits=digits) + unit for n, w in worst.items()}
-    choose = min if METRICS[metric].lower_is_better else max
+    choose = min if metric in LOWER_IS_BETTER else max
     best = choose(worst, key=lambda n: float(worst[n]))
     title = f"Worst tenth of clients: {metric} {shown[best]} with {best}"
     if best == base:

@@ -21,7 +21,7 @@ from glocal.data.schema import Schema
 from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
 from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
-from glocal.evaluation.evaluate import Models, federated, validation
+from glocal.evaluation.evaluate import Models, validation
 from glocal.nn.task import Task
 from glocal.slots.client import Local
 from glocal.slots.method import Method, Plan
@@ -192,7 +192,7 @@ class Training:
             progress.server, uplink, self.setting, self.key(REDUCE, t)
         )
         progress.decision = Decision(uplink.ids, weights, uplink.loss, before) if len(ids) else None
-        progress.traffic = progress.traffic.record(*counts)
+        progress.traffic.record(*counts)
         progress.round += 1
         progress.history.append(line)
         self._after(progress, line)
@@ -293,7 +293,8 @@ class Training:
         states = partial(progress.clients.gather, make=self.make(progress, local))
         if local.solve_before_evaluation:
             states = partial(self._solved, progress, local, down, states)
-        return federated(self.task, local, self.engine, down, states)
+        task, candidates = self.task, self.engine.candidates
+        return lambda ids: candidates(task, local, down, states(ids), len(ids))
 
     def _solved(
         self,

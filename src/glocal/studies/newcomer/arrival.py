@@ -151,7 +151,7 @@ def welcome(done: Progress, joint: Training) -> Progress:
     # A client with a state is evaluated as it is: nothing is solved for before it has trained.
     store.scatter(newcomer, store.gather(newcomer, joint.make(progress, local)))
     shared, private = size_by_part(joint.task.params, method.shared_names(joint.task))
-    progress.traffic = Traffic().record({"shared": shared, "private_start": private}, {})
+    progress.traffic.record({"shared": shared, "private_start": private}, {})
     return progress
 
 
