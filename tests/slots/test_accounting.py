@@ -78,19 +78,19 @@ def test_it_grows_with_rounds_and_clients_drawn_and_falls_with_noise_and_delta()
 
 
 def test_noise_for_an_epsilon_is_enough_and_hardly_more() -> None:
-    for scheme, how in ((FEW, "pld"), (FEW, "rdp"), (Scheme("all", 100, 100), "pld")):
-        noise = noise_for(4.0, scheme, 20, 1e-5, how)
-        assert epsilon(scheme, noise, 20, 1e-5, how) <= 4.0
-        assert epsilon(scheme, noise / 1.002, 20, 1e-5, how) > 4.0
+    for scheme in (FEW, Scheme("all", 100, 100)):
+        noise = noise_for(4.0, scheme, 20, 1e-5)
+        assert epsilon(scheme, noise, 20, 1e-5) <= 4.0
+        assert epsilon(scheme, noise / 1.002, 20, 1e-5) > 4.0
 
 
 def test_rounds_for_an_epsilon_are_affordable_and_no_more_are() -> None:
-    for scheme, how in ((FEW, "pld"), (FEW, "rdp"), (Scheme("fixed", 100, 10), "pld")):
-        rounds = rounds_for(6.0, scheme, 2.0, 1e-5, how)
-        assert epsilon(scheme, 2.0, rounds, 1e-5, how) <= 6.0
-        assert epsilon(scheme, 2.0, rounds + 1, 1e-5, how) > 6.0
+    for scheme in (FEW, Scheme("fixed", 100, 10)):
+        rounds = rounds_for(6.0, scheme, 2.0, 1e-5)
+        assert epsilon(scheme, 2.0, rounds, 1e-5) <= 6.0
+        assert epsilon(scheme, 2.0, rounds + 1, 1e-5) > 6.0
     assert rounds_for(6.0, FEW, 2.0, 1e-5, most=3) == 3
-    assert rounds_for(0.01, FEW, 1.0, 1e-5, "rdp") == 0
+    assert rounds_for(0.01, FEW, 1.0, 1e-5) == 0
     assert rounds_for(0.01, FEW, 0.0, 1e-5) == 0
 
 

@@ -77,7 +77,7 @@ def test_success_is_of_stamped_images_of_other_classes() -> None:
     bias[2:, 5] = 1
     names = list(task.params)
     models = {names[0]: weight, names[1]: bias}
-    mark = poison.trigger(3, 2)
+    mark = poison.Trigger(3, 2)
     for engine in (Sequential(), Vectorised()):
         assert poison.success(mark, task, fed, engine, models, torch.arange(4)) == [
             1.0,

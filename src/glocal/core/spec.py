@@ -45,11 +45,7 @@ Value: TypeAlias = int | float | bool | str | Call | None
 
 
 def parse_call(text: str) -> tuple[str, tuple[Value, ...], dict[str, Value]]:
-    """``"mlp(200, dropout=0.2)"`` as ``("mlp", (200,), {"dropout": 0.2})``.
-
-    Raises:
-        GlocalError: If the text is not of this form.
-    """
+    """``"mlp(200, dropout=0.2)"`` as ``("mlp", (200,), {"dropout": 0.2})``."""
     _check_text(text)
     reader = _Reader(text)
     call = reader.call(depth=0)
@@ -59,11 +55,7 @@ def parse_call(text: str) -> tuple[str, tuple[Value, ...], dict[str, Value]]:
 
 
 def split_plus(text: str) -> list[str]:
-    """``"ditto(lr=1e+3)+yogi"`` as ``["ditto(lr=1e+3)", "yogi"]``: at ``+`` outside brackets.
-
-    Raises:
-        GlocalError: If a part is empty, or brackets or quotes do not close.
-    """
+    """``"ditto(lr=1e+3)+yogi"`` as ``["ditto(lr=1e+3)", "yogi"]``: at ``+`` outside brackets."""
     _check_text(text)
     parts, start, depth, quote = [], 0, 0, ""
     for i, char in enumerate(text):

@@ -40,9 +40,6 @@ def check(module: nn.Module) -> None:
 
     Layers are recognised by their types; what ``forward`` does is tested by running it
     (:func:`glocal.nn.task.try_out`).
-
-    Raises:
-        GlocalError: One sentence about the first such layer.
     """
     for path, layer in module.named_modules():
         if problem := _diagnose(layer):
@@ -59,9 +56,6 @@ def convert(module: nn.Module) -> nn.Module:
 
     Weights are kept where they have the same meaning. Batch norm becomes group norm with its scale
     and shift, which is another function: train the model after it. Tied parameters stay tied.
-
-    Raises:
-        GlocalError: One sentence about a layer that has no replacement.
     """
     memo: Memo = {}
     with torch.random.fork_rng(devices=[]):  # new layers initialise themselves
@@ -168,29 +162,22 @@ def _spectral_weights(layer: nn.Module) -> Iterator[Any]:
 def _spectral_problem(layer: nn.Module, weights: list[Any]) -> _Problem:
     why = "spectral_norm keeps vectors that it updates in forward"
     weight = weights[0] if len(weights) == 1 else None
+    make: partial[Any]
     match layer:
         case nn.Linear() if weight is not None:
-            return _Problem(
-                why, "use glocal.nn.SpectralLinear", partial(_spectral_linear, layer, weight)
-            )
+            make = partial(SpectralLinear, layer.in_features, layer.out_features)
         case nn.Conv2d() if weight is not None:
-            return _Problem(
-                why, "use glocal.nn.SpectralConv2d", partial(_spectral_conv, layer, weight)
-            )
-    return _Problem(why, "apply glocal.nn.spectral_norm to the weight in forward instead")
+            names = ("stride", "padding", "dilation", "groups", "padding_mode")
+            settings: Any = {name: getattr(layer, name) for name in names}
+            sizes: Any = (layer.in_channels, layer.out_channels, layer.kernel_size)
+            make = partial(SpectralConv2d, *sizes, **settings)
+        case _:
+            return _Problem(why, "apply glocal.nn.spectral_norm to the weight in forward instead")
 
+    def replaced(memo: Memo) -> nn.Module:
+        new: nn.Module = make()
+        for name, old in (("weight", weight), ("bias", layer.bias)):
+            setattr(new, name, copy.deepcopy(old, memo))
+        return new
 
-def _spectral(new: nn.Module, bias: Any, weight: Any, memo: Memo) -> nn.Module:
-    new.weight, new.bias = copy.deepcopy((weight, bias), memo)
-    return new
-
-
-def _spectral_linear(old: nn.Linear, weight: Any, memo: Memo) -> nn.Module:
-    return _spectral(SpectralLinear(old.in_features, old.out_features), old.bias, weight, memo)
-
-
-def _spectral_conv(old: nn.Conv2d, weight: Any, memo: Memo) -> nn.Module:
-    names = ("stride", "padding", "dilation", "groups", "padding_mode")
-    settings = {name: getattr(old, name) for name in names}
-    new = SpectralConv2d(old.in_channels, old.out_channels, old.kernel_size, **settings)
-    return _spectral(new, old.bias, weight, memo)
+    return _Problem(why, f"use glocal.nn.{make.func.__name__}", replaced)

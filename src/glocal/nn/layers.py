@@ -17,7 +17,6 @@ input and key; :mod:`glocal.nn.compat` replaces torch's layers by them.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,16 +63,7 @@ class Dropout(nn.Module):
 
 
 class LSTM(nn.Module):
-    """``nn.LSTM`` from cells: same names, shapes, gate order and initialisation of weights.
-
-    Args:
-        input_size: Features of the input.
-        hidden_size: Features of the hidden state.
-        num_layers: Layers, each reading the outputs of the one below.
-        bias: Whether the gates have biases.
-        batch_first: ``[batch, time, features]`` rather than ``[time, batch, features]``.
-        dropout: Of the outputs of every layer but the last.
-    """
+    """``nn.LSTM`` from cells: same arguments (batches first), names, gate order, initialisation."""
 
     def __init__(
         self,
@@ -172,28 +162,17 @@ def spectral_norm(weight: Tensor, iterations: int = 10) -> Tensor:
 class SpectralLinear(nn.Linear):
     """``nn.Linear`` whose weight has spectral norm 1."""
 
-    def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, *, iterations: int = 10
-    ) -> None:
-        super().__init__(in_features, out_features, bias)
-        self.iterations = iterations
-
     def forward(self, input: Tensor) -> Tensor:
         """``x (W / σ)ᵀ + b``."""
-        return functional.linear(input, spectral_norm(self.weight, self.iterations), self.bias)
+        return functional.linear(input, spectral_norm(self.weight), self.bias)
 
 
 class SpectralConv2d(nn.Conv2d):
     """``nn.Conv2d`` whose weight, flattened to (out, rest), has spectral norm 1."""
 
-    def __init__(self, *args: Any, iterations: int = 10, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.iterations = iterations
-
     def forward(self, input: Tensor) -> Tensor:
         """The convolution with ``W / σ``."""
-        weight = spectral_norm(self.weight, self.iterations)
-        out: Tensor = self._conv_forward(input, weight, self.bias)
+        out: Tensor = self._conv_forward(input, spectral_norm(self.weight), self.bias)
         return out
 
 

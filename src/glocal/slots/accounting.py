@@ -132,7 +132,7 @@ def bound(
     return min(other, (rdp, "RDP"))
 
 
-def noise_for(budget: float, scheme: Scheme, rounds: int, delta: float, how: str = "pld") -> float:
+def noise_for(budget: float, scheme: Scheme, rounds: int, delta: float) -> float:
     """The least noise multiplier (within a thousandth) at which ``rounds`` rounds cost no more."""
     _check(delta=delta, epsilon=budget)
     if budget > LARGEST_BUDGET:
@@ -145,7 +145,7 @@ def noise_for(budget: float, scheme: Scheme, rounds: int, delta: float, how: str
         return lambda z: epsilon(scheme, z, rounds, delta, by)
 
     rough = _crossing(cost("rdp"), budget, 1.0)  # the cheap one finds where to look
-    return rough if how == "rdp" else _crossing(cost(how), budget, rough)
+    return _crossing(cost("pld"), budget, rough)
 
 
 def _crossing(cost: Callable[[float], float], budget: float, about: float) -> float:
@@ -175,21 +175,14 @@ MANY = 1_000_000
 """Rounds beyond which nobody counts."""
 
 
-def rounds_for(
-    budget: float,
-    scheme: Scheme,
-    noise: float,
-    delta: float,
-    how: str = "pld",
-    most: int = MANY,
-) -> int:
+def rounds_for(budget: float, scheme: Scheme, noise: float, delta: float, most: int = MANY) -> int:
     """How many rounds cost no more than ``budget``: 0 if one is too many, ``most`` at the most.
 
     Exact below a thousand, and then up to a thousandth less.
     """
     _check(noise=noise, delta=delta, epsilon=budget)
     few = 0
-    for by in dict.fromkeys(("rdp", how)):  # the cheap one finds where to look
+    for by in ("rdp", "pld"):  # the cheap one finds where to look
         if few < most and epsilon(scheme, noise, most, delta, by) <= budget:
             return most
         step = max(1, few)

@@ -12,10 +12,6 @@ from glocal.core.types import Params
 from glocal.slots.weighting import Setting
 
 
-def _any(setting: Setting) -> None:
-    """Nothing to refuse."""
-
-
 @dataclass(frozen=True)
 class Combine:
     """An aggregator: ``combine(updates, p)`` of updates stacked over clients and their weights."""
@@ -27,7 +23,7 @@ class Combine:
     robust: bool = False
     """Whether it is made for malicious clients: an update that is not finite is then left out,
     where else it would stop the run."""
-    check: Callable[[Setting], None] = _any
+    check: Callable[[Setting], None] = lambda setting: None
     """Raises, before anyone trains, where a round would have too few clients."""
 
 

@@ -40,22 +40,6 @@ class Phase(NamedTuple):
     """So many mini-batches for every client instead, in as many passes as that takes."""
 
 
-def keep_nothing(task: Task, params: Params, key: Tensor) -> ClientState:
-    """The client has no state of its own."""
-    return {}
-
-
-def received_model(task: Task, down: Downlink, client: ClientState) -> Params:
-    """What the server sent is the model."""
-    params: Params = down["params"]
-    return params
-
-
-def global_model(task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
-    """Everybody predicts with what the server sent."""
-    return {"global": down["params"]}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Local:
     """The contract: ``down`` is what the server sent, ``client`` what the client keeps for good.
@@ -70,15 +54,12 @@ class Local:
     finish: Finish
     """``finish(task, down, carry)``: the update (new minus received), what the client keeps, and
     what else it sends."""
-    init: Init = keep_nothing
-    """``init(task, params, key)``: what the client keeps, made at its first round from the
-    parameters it then receives."""
-    received: Received = received_model
-    """``received(task, down, client)``: the model before training, whose loss fair weightings
-    ask for."""
-    candidates: Candidates = global_model
-    """``candidates(task, down, client)``: the models this client may predict with; evaluation
-    picks one on validation data."""
+    init: Init = lambda task, params, key: {}
+    """What the client keeps, made at its first round from the parameters it then receives."""
+    received: Received = lambda task, down, client: down["params"]
+    """The model before training, whose loss fair weightings ask for."""
+    candidates: Candidates = lambda task, down, client: {"global": down["params"]}
+    """The models this client may predict with; evaluation picks one on validation data."""
     batch_size: int = 10
     """Examples in a mini-batch; 0 for all of the client's at once."""
     schedule: Schedule = field(default_factory=constant)

@@ -35,20 +35,13 @@ class Setting:
     """What an example looks like, for methods that make some on the server."""
 
 
-Weigh = Callable[[Tree, Uplink], tuple[Tensor, Tree]]
-
-
-def _no_state(setting: Setting) -> Tree:
-    return {}
-
-
 @dataclass(frozen=True)
 class Weighting:
     """``weigh(state, uplink)`` gives one weight per client of the cohort and the new state."""
 
     name: str
-    weigh: Weigh
-    init: Callable[[Setting], Tree] = _no_state
+    weigh: Callable[[Tree, Uplink], tuple[Tensor, Tree]]
+    init: Callable[[Setting], Tree] = lambda setting: {}
     needs_loss: bool = False
     """Whether clients must send the loss of the model they received."""
     standing: Callable[[Tree, Tensor], Tensor] | None = None

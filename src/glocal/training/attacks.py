@@ -238,7 +238,7 @@ def backdoor(
     training images have the square, ``size`` pixels wide; its update is sent ``boost`` times. It
     works if honest clients' models take stamped test images of other classes for ``target``.
     """
-    trigger = poison.trigger(target, size)
+    trigger = Trigger(target, size)
     positive(boost=boost)
     send = None if boost == 1 else lambda known: tree.map(lambda x: boost * x, known.updates)
     return Attack("backdoor", share, send, poison.backdoored(trigger, rate), trigger)

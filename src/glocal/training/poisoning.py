@@ -29,6 +29,10 @@ class Trigger:
     target: int
     size: int
 
+    def __post_init__(self) -> None:
+        integer(self.target, "a backdoor's target", 0)
+        integer(self.size, "a backdoor's size in pixels", 1)
+
     def check(self, fed: Federation) -> None:
         """Raises unless the data are images on which there is room, and the target a class."""
         x = fed.x
@@ -54,13 +58,6 @@ class Trigger:
         images = x[rows]
         images[..., -self.size :, -self.size :] = x.max()
         return x.index_put((rows,), images)
-
-
-def trigger(target: int, size: int) -> Trigger:
-    """The trigger, its numbers checked."""
-    return Trigger(
-        integer(target, "a backdoor's target", 0), integer(size, "a backdoor's size in pixels", 1)
-    )
 
 
 def flipped(fed: Federation, clients: Sequence[int]) -> Federation:

@@ -41,16 +41,9 @@ class Programs:
     ) -> tuple[Uplink, Tree] | None:
         """Train a cohort with the program of its training, which its first round makes.
 
-        Args:
-            cohort: The round.
-            workload: The training that the round belongs to.
-            compiles: Whether its steps are compiled.
-            any_size: Whether they are compiled however many operations they have.
-            widest: Clients that fit into memory together.
-
-        Returns:
-            What is sent and the new states; None if steps were to be compiled on a CPU and cannot
-            be: then a program gains nothing.
+        ``any_size``: steps are compiled however many operations they have. ``widest``: clients that
+        fit into memory together. The result is None if steps were to be compiled on a CPU and
+        cannot be: then a program gains nothing.
         """
         # Objects by identity: the program holds them, so no other can have their place.
         key = (id(cohort.local), id(cohort.task), id(cohort.fed), workload, compiles)

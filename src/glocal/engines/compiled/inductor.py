@@ -67,14 +67,7 @@ def compile_step(
     It changes the first ``changed`` of its inputs. Step and program are compared on copies of
     these, and from where the step leads (what is zero at first may hide an error); if a change
     comes out differently the program is not used: a wrong one would be worse than a slow one.
-
-    Args:
-        step: The function.
-        inputs: What it is called with.
-        changed: How many of the inputs it changes.
-        half_precision: Whether it computes in half precision somewhere.
-        single_thread: Whether one thread runs it, while others may run it at the same time.
-        max_operations: Operations up to which it is compiled at all.
+    ``single_thread``: one thread runs it, while others may run it at the same time.
     """
 
     def result(function: InPlace, start: Sequence[Tensor]) -> list[Tensor]:

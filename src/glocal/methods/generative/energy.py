@@ -31,12 +31,7 @@ LARGEST = 20.0
 
 
 def weighted_gradient(s: Tensor, g: Tensor) -> Tensor:
-    """``exp(s) ∇E`` of each of M examples: one client's term of the sum in equation 4.13.
-
-    Args:
-        s: [M].
-        g: [M, …].
-    """
+    """``exp(s) ∇E`` of each of M examples: one client's term of the sum in equation 4.13."""
     weight = s.clamp(max=LARGEST).exp()
     return weight.reshape(*s.shape, *(1,) * (g.dim() - 1)) * g
 
@@ -44,12 +39,8 @@ def weighted_gradient(s: Tensor, g: Tensor) -> Tensor:
 def mixture_gradient(scores: Tensor, gradients: Tensor, n: Tensor) -> Tensor:
     """``Σ_i n_i exp(s_i) ∇E_i / Σ_i n_i exp(s_i)``: equation 4.13, for each of M examples.
 
-    With s = −E it is the gradient of ``−log Σ_i w_i exp(−E_i)`` (4.11), w_i = n_i / n.
-
-    Args:
-        scores: [clients, M], each client's s.
-        gradients: [clients, M, …], each client's ∇_x E.
-        n: [clients], how many examples it has.
+    With s = −E it is the gradient of ``−log Σ_i w_i exp(−E_i)`` (4.11), w_i = n_i / n. ``scores``
+    [clients, M] are the clients' s, ``gradients`` [clients, M, …] their ∇_x E.
     """
     # A softmax over clients is the same quotient, and does not overflow.
     share = torch.softmax(scores + n.to(scores.dtype).log().unsqueeze(1), 0)

@@ -40,13 +40,7 @@ def lowest(
     positive semi-definite; it may be singular. Of many lowest points the one of least norm (the
     most even weights) is found, to about 1e-6: ``DELTA / 2 ‖p‖²`` is added to the scaled
     quadratic (Tikhonov), whose lowest point is then unique. The answer depends neither on the
-    order of clients nor on how a processor rounds.
-
-    Args:
-        matrix: Q, [K, K].
-        linear: c, [K].
-        low: Bounds from below, 0 where none are given.
-        high: Bounds from above, none (but for the sum) where none are given.
+    order of clients nor on how a processor rounds. Without bounds, p is 0 or more.
     """
     c = linear.to(torch.float64)
     Q = matrix.to(c)

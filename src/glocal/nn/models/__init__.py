@@ -45,14 +45,8 @@ def names() -> list[str]:
 def build(spec: str, *, input_shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.Module:
     """The model of a spec, initialised from ``seed``; the caller's random state is untouched.
 
-    Args:
-        spec: a name, with settings in brackets if it takes any: ``"mlp(512, 256, dropout=0.2)"``.
-        input_shape: Of one example: (channels, height, width), (features,) or (time,).
-        classes: Logits per example; of a language model the size of the vocabulary.
-        seed: Same seed, same weights.
-
-    Raises:
-        GlocalError: If there is no such model, it has no such argument, or does not fit the input.
+    ``input_shape`` is that of one example: (channels, height, width), (features,) or (time,);
+    ``classes`` of a language model is the size of its vocabulary.
     """
     shape = tuple(input_shape)
     if not shape or min(shape) < 1 or classes < 1:

@@ -21,9 +21,7 @@ from glocal.nn.models.shapes import sequence, sizes
 class CharLSTM(nn.Module):
     """``embedding``, ``lstm``, ``head``: logits for the character after the last."""
 
-    def __init__(
-        self, vocabulary: int, embedding: int = 8, hidden: int = 256, layers: int = 2
-    ) -> None:
+    def __init__(self, vocabulary: int, embedding: int, hidden: int, layers: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding)
         self.lstm = LSTM(embedding, hidden, layers)
@@ -39,9 +37,7 @@ class CharLSTM(nn.Module):
 class WordLSTM(nn.Module):
     """``embedding``, ``lstm``, ``head`` with the embedding's weight: logits at every position."""
 
-    def __init__(
-        self, vocabulary: int, hidden: int = 200, layers: int = 2, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, vocabulary: int, hidden: int, layers: int, dropout: float) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, hidden)
         self.before = Dropout(dropout)

@@ -40,7 +40,7 @@ class Separable(nn.Module):
 class MobileNet(nn.Module):
     """``conv``, ``norm``, ``blocks.0`` … ``blocks.12``, ``head``."""
 
-    def __init__(self, shape: tuple[int, int, int], classes: int, width: float = 1.0) -> None:
+    def __init__(self, shape: tuple[int, int, int], classes: int, width: float) -> None:
         super().__init__()
         large = min(shape[1:]) > 64
         first, *widths = (max(8, int(n * width)) for n in (32, *WIDTHS))

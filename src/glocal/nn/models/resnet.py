@@ -55,9 +55,9 @@ class ResNet(nn.Module):
         shape: tuple[int, int, int],
         classes: int,
         blocks: Sequence[int],
-        width: int = 64,
-        activation: str = "relu",
-        spectral: bool = False,
+        width: int,
+        activation: str,
+        spectral: bool,
     ) -> None:
         super().__init__()
         self.activation = activation

@@ -21,9 +21,7 @@ from glocal.nn.models.shapes import image, sizes
 class VGG(nn.Module):
     """``convs.0`` … ``convs.5`` with ``norms`` and Linears ``layers.0`` … ``layers.2``."""
 
-    def __init__(
-        self, shape: tuple[int, int, int], classes: int, width: int = 32, norm: bool = True
-    ) -> None:
+    def __init__(self, shape: tuple[int, int, int], classes: int, width: int, norm: bool) -> None:
         super().__init__()
         channels, height, breadth = shape
         widths = [width * factor for factor in (1, 2, 4, 4, 8, 8)]
@@ -33,13 +31,8 @@ class VGG(nn.Module):
             nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
         self.norms = nn.ModuleList(group_norm(n) if norm else nn.Identity() for n in widths)
         flat = widths[-1] * (height // 8) * (breadth // 8)
-        self.layers = nn.ModuleList(
-            [
-                nn.Linear(flat, 16 * width),
-                nn.Linear(16 * width, 16 * width),
-                nn.Linear(16 * width, classes),
-            ]
-        )
+        dense = pairwise([flat, 16 * width, 16 * width, classes])
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in dense)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [batch, classes]."""
