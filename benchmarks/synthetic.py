@@ -209,7 +209,7 @@ class Bench:
         found = tree.unflatten(flat, like)
         fed = training.fed
         progress.server = found["server"]
-        progress.clients = ClientStore.restored(len(fed), ids, found["clients"], fed.x.device)
+        progress.clients = ClientStore(len(fed), fed.x.device).filled(ids, found["clients"])
         progress.traffic = Traffic.from_dict(state["ledger"])
         progress.round, progress.history = state["round"], state["history"]
         self.curve, self.spent = state["curve"], state["spent"]

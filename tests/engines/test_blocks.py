@@ -66,7 +66,7 @@ def test_room_for_anybody_changes_no_batch(batch_size: int, steps: int | None) -
     phase = replace_steps(steps)
     ids = torch.tensor([0, 2])  # not the largest
     keys = rng.fold(rng.key(3), ids)
-    room = PlanSize.of(split, phase, batch_size)
+    room = PlanSize.of(split.counts(), phase.epochs, steps, batch_size)
     tight = plan(split, ids, keys, phase.epochs, batch_size, steps)
     roomy = plan(split, ids, keys, phase.epochs, room.batch, steps, room)
     assert torch.equal(tight.steps, roomy.steps)
@@ -81,7 +81,7 @@ def test_room_for_anybody_changes_no_batch(batch_size: int, steps: int | None) -
 def test_an_index_made_beforehand_changes_no_batch(steps: int | None) -> None:
     split = from_counts(torch.arange(33), torch.tensor([11, 11, 11]))
     phase, ids = replace_steps(steps), torch.tensor([2, 0])
-    keys, size = rng.fold(rng.key(3), ids), PlanSize.of(split, replace_steps(steps), 4)
+    keys, size = rng.fold(rng.key(3), ids), PlanSize.of(split.counts(), phase.epochs, steps, 4)
     index = BatchIndex.of(torch.tensor([11]), size, steps)
     made = [plan(split, ids, keys, phase.epochs, 4, steps, size, given) for given in (None, index)]
     for a, b in zip(*map(astuple, made), strict=True):

@@ -55,7 +55,7 @@ def trained(weights: list[list[float]], rectified: bool = False, **parts: Any) -
     training = Training(plan, task, fed, engine, Fraction(), 1, 0)
     progress = training.begin(task.params)
     states = {"private": {"weight": torch.tensor(weights)}, "inner": {}}
-    progress.clients = ClientStore.restored(n, torch.arange(n), states, "cpu")
+    progress.clients = ClientStore(n).filled(torch.arange(n), states)
     return Trained(training, progress)
 
 

@@ -75,7 +75,7 @@ def test_saved_and_restored() -> None:
     who, states = store.saved()
     assert who.tolist() == [0, 1, 4]
     shuffled = {k: states[k] for k in reversed(list(states))}  # as a file might give it back
-    again = ClientStore.restored(6, who, shuffled, "cpu")
+    again = ClientStore(6).filled(who, shuffled)
     for one in (store, again):
         one.scatter(ids(1, 5), tree.stack([make(7), make(8)]))
     assert torch.equal(store.seen, again.seen)
@@ -88,5 +88,5 @@ def test_saved_and_restored() -> None:
 def test_nobody_yet() -> None:
     who, states = ClientStore(3).saved()
     assert (who.tolist(), states) == ([], {})
-    again = ClientStore.restored(3, who, states, "cpu")
+    again = ClientStore(3).filled(who, states)
     assert again.gather(ids(2), make)["a"].tolist() == [2]

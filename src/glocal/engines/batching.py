@@ -15,7 +15,6 @@ from torch import Tensor
 
 from glocal.core import rng
 from glocal.data.split import Split
-from glocal.slots.client import Phase
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Batches:
 
 
 class PlanSize(NamedTuple):
-    """The sizes of a plan that fits any cohort of a federation."""
+    """The sizes of a plan that fits all of some clients."""
 
     longest: int
     """Examples of the largest client."""
@@ -43,15 +42,14 @@ class PlanSize(NamedTuple):
     """Passes over its data of the client that makes the most."""
 
     @classmethod
-    def of(cls, split: Split, phase: Phase, batch_size: int) -> PlanSize:
-        """The sizes for one phase."""
-        n = split.counts()
+    def of(cls, n: Tensor, epochs: int, steps: int | None, batch_size: int) -> PlanSize:
+        """The sizes for clients with ``n`` examples; with ``steps`` they all have so many."""
         longest = int(n.max())
         batch = min(batch_size or longest, longest)
-        if phase.steps is None:
-            return cls(longest, batch, -(-longest // batch) * phase.epochs, phase.epochs)
+        if steps is None:
+            return cls(longest, batch, -(-longest // batch) * epochs, epochs)
         fewest = -(-int(n.min()) // batch)
-        return cls(longest, batch, phase.steps, -(-phase.steps // fewest))
+        return cls(longest, batch, steps, -(-steps // fewest))
 
 
 class BatchIndex(NamedTuple):
@@ -103,13 +101,7 @@ def plan(
     start = starts[ids]
     n = starts[ids + 1] - start
     if size is None:
-        longest = int(n.max())
-        batch = min(batch_size or longest, longest)
-        per_epoch = -(-n // batch)
-        if steps is not None:
-            epochs = -(-steps // int(per_epoch.min()))
-        most = int(per_epoch.max()) * epochs if steps is None else steps
-        size = PlanSize(longest, batch, most, epochs)
+        size = PlanSize.of(n, epochs, steps, batch_size)
     if index is None:
         index = BatchIndex.of(n, size, steps)
     shape = (len(ids), *index.real.shape[1:])

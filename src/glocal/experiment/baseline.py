@@ -176,7 +176,8 @@ def train(
     if resumed is not None:
         best.state = resumed["best"]
         active, began = resumed["active"], int(resumed["epoch"])
-    steps = sum(PlanSize.of(fed.train, phase, local.batch_size).steps for phase in local.phases)
+    n, batch = fed.train.counts(), local.batch_size
+    steps = sum(PlanSize.of(n, p.epochs, p.steps, batch).steps for p in local.phases)
     workload = Workload(steps * local.max_epochs, len(runs), varies=True)
     for epoch in range(began, local.max_epochs):
         if len(active) == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import torch
 from torch import nn
@@ -155,7 +156,7 @@ class Contract:
             method, began = training.method(progress), clone(progress.server)
             watch = Watch(training.engine, method, trace.rounds)
             stage = progress.stage
-            replace(training, engine=watch).one_round(progress)
+            replace(training, engine=cast(Engine, watch)).one_round(progress)
             if progress.stage == stage:
                 rule = f"structure stable ({training.engine.name})"
                 assert_structure(
@@ -315,10 +316,7 @@ class Contract:
                 others = [i for i in range(len(self.training.fed)) if i != j]
                 touched = replace(work, states=tree.map(lambda x, j=j: nudged(x, j), work.states))
                 other, _ = engine.round(touched)
-                now, then = (
-                    uplink_tree(other.subset(others)),
-                    uplink_tree(uplink.subset(others)),
-                )
+                now, then = (uplink_tree(u.subset(others)) for u in (other, uplink))
                 what = f"with another state of client {name}, the other clients' uplink"
                 self.close(rule, what, now, then)
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import Any
 
 from glocal.core import tree
 from glocal.core.errors import GlocalError
-from glocal.core.types import Downlink, Params, Tree, Uplink
+from glocal.core.types import Tree, Uplink
 from glocal.engines import CohortRound, Engine
-from glocal.engines.base import PerExample
-from glocal.nn.task import Task
-from glocal.slots.client import Local
 from glocal.slots.method import Method
 from glocal.testing.trees import assert_same, assert_structure, clone, same_bits, structure
 from glocal.training.loop import Progress
@@ -35,15 +31,9 @@ class Watch:
     method: Method
     rounds: list[Round]
 
-    @property
-    def name(self) -> str:
-        """The name of the engine that runs."""
-        return self.engine.name
-
-    @property
-    def executed(self) -> str:
-        """What the engine really ran."""
-        return self.engine.executed
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the engine's."""
+        return getattr(self.engine, name)
 
     def round(self, work: CohortRound) -> tuple[Uplink, Tree]:
         """A round of the engine; refuse inputs that changed and states of another structure."""
@@ -57,28 +47,12 @@ class Watch:
         assert_same(rule, "what the round was given", round_inputs(work), before, exactly=True)
         rule = f"structure stable ({self.name})"
         assert_structure(rule, "client state", structure(states), structure(work.states))
-        self._names(work.task, uplink.update)
+        shared, params = self.method.shared_names(work.task), work.task.params
+        want = structure({k: v.unsqueeze(0) for k, v in params.items() if k in shared})
+        rule = f"only the shared is sent ({self.name})"
+        assert_structure(rule, "update", structure(uplink.update), want)
         self.rounds.append(Round(work, uplink, states))
         return uplink, states
-
-    def _names(self, task: Task, update: Params) -> None:
-        """The update has the shared parameters, all of them and no others."""
-        shared = self.method.shared_names(task)
-        rule = f"only the shared is sent ({self.name})"
-        want = structure({k: v.unsqueeze(0) for k, v in task.params.items() if k in shared})
-        assert_structure(rule, "update", structure(update), want)
-
-    def candidates(
-        self, task: Task, local: Local, down: Downlink, states: Tree, clients: int
-    ) -> dict[str, Params]:
-        """The engine's candidates."""
-        return self.engine.candidates(task, local, down, states, clients)
-
-    def evaluate(
-        self, look: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
-    ) -> dict[str, Tensor]:
-        """The engine's evaluation."""
-        return self.engine.evaluate(look, models, x, y, rows)
 
 
 @dataclass(frozen=True)
@@ -122,11 +96,4 @@ def round_inputs(work: CohortRound) -> Tree:
 
 def uplink_tree(uplink: Uplink) -> Tree:
     """An uplink as a tree."""
-    loss = {} if uplink.loss is None else {"loss": uplink.loss}
-    return {
-        "ids": uplink.ids,
-        "n": uplink.n,
-        "update": uplink.update,
-        "extra": uplink.extra,
-        **loss,
-    }
+    return {name: part for name, part in vars(uplink).items() if part is not None}

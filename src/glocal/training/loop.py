@@ -138,8 +138,9 @@ class Training:
     @cached_property
     def workload(self) -> Workload:
         """What an engine may prepare for."""
+        n = self.fed.train.counts()
         steps = [
-            sum(PlanSize.of(self.fed.train, phase, half.batch_size).steps for phase in half.phases)
+            sum(PlanSize.of(n, p.epochs, p.steps, half.batch_size).steps for p in half.phases)
             for half in self.halves
         ]
         share, scheme = self.setting.fraction, self.setting.sampling

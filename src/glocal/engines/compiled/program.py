@@ -57,7 +57,8 @@ class Program:
         self.compiles = compiles
         self.max_operations = math.inf if any_size else MAX_OPERATIONS
         self.phases = self.local.phases
-        self.sizes = [PlanSize.of(self.fed.train, p, self.local.batch_size) for p in self.phases]
+        self.counts, batch = self.fed.train.counts().cpu(), self.local.batch_size
+        self.sizes = [PlanSize.of(self.counts, p.epochs, p.steps, batch) for p in self.phases]
         self.down = tree.map(torch.clone, cohort.down)
         self.template = self._started(tree.row(cohort.states, slice(1)), cohort.keys[:1])
         """What one client trains, for its shapes."""
@@ -70,7 +71,6 @@ class Program:
             self.single_thread = fits < workload.cohort
             wide = min(wide, fits)
         self.width = min(wide, widest)
-        self.counts = self.fed.train.counts().cpu()
         self.one_size = bool((self.counts == self.counts[0]).all())
         self.blocks: list[_Block] = []
         self.carry: Carry = {}

@@ -143,7 +143,7 @@ def welcome(done: Progress, joint: Training) -> Progress:
     if tree.structure(fresh) != tree.structure(state["weighting"]):
         state["weighting"] = tree.to(fresh, joint.fed.x.device)
     ids, states = done.clients.saved()
-    store = ClientStore.restored(len(joint.fed), ids, states, joint.fed.x.device)
+    store = ClientStore(len(joint.fed), joint.fed.x.device).filled(ids, states)
     progress = Progress(state, store, Traffic(), done.stage, done.stage_began, done.round)
     local = method.client_half(joint.task)
     last = len(joint.fed) - 1

@@ -49,8 +49,6 @@ class DiskRows:
     process, however that ends. ``anew``: what is in the file is nobody's.
     """
 
-    place = "disk"
-
     def __init__(
         self, clients: int, like: Tree, path: Path | None = None, *, anew: bool = True
     ) -> None:

@@ -34,8 +34,6 @@ FILLED = 64
 class HostRows:
     """Rows in the host's memory; ``pin`` makes them quick to move to a GPU."""
 
-    place = "host"
-
     def __init__(self, clients: int, like: Tree, pin: bool) -> None:
         self.leaves = [
             torch.empty((clients, *x.shape[1:]), dtype=x.dtype, pin_memory=pin)
@@ -201,12 +199,6 @@ class OffloadedStore(ClientStore):
         for a in range(0, len(ids), FILLED):
             some = slice(a, a + FILLED)
             self.scatter(ids[some], tree.to(tree.row(states, some), self.device))
-        return self
-
-    def reopened(self, backing: Backing, like: Tree, ids: Tensor) -> OffloadedStore:
-        """This one, with the rows that a backing has already."""
-        self.backing, self.like = backing, like
-        self.seen[ids] = True
         return self
 
     def _backing(self) -> Backing:

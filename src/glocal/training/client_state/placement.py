@@ -105,7 +105,9 @@ class Storage:
         assert path is not None
         file = DiskRows.reopened(clients, packed, path, number)
         store = OffloadedStore(clients, device, lambda like: file, "disk")
-        return store.reopened(file, packed["like"], packed["ids"])
+        store.backing, store.like = file, packed["like"]
+        store.seen[packed["ids"]] = True
+        return store
 
     def path(self, stage: int) -> Path | None:
         """The file of a stage's states."""

@@ -125,15 +125,8 @@ class ClientStore:
         ids, states = self.saved()
         return {"ids": ids, "states": states}
 
-    @classmethod
-    def restored(
-        cls, clients: int, ids: Tensor, states: Tree, device: torch.device | str
-    ) -> ClientStore:
-        """The inverse of :meth:`saved`."""
-        return ClientStore(clients, device).filled(ids, states)
-
     def filled(self, ids: Tensor, states: Tree) -> ClientStore:
-        """This one, with the states of ``ids`` in it."""
+        """This one, with the states of ``ids`` in it: the inverse of :meth:`saved`."""
         if len(ids):
             self.scatter(ids.to(self.device), tree.to(states, self.device))
         return self
