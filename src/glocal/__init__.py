@@ -20,17 +20,17 @@ __version__ = VERSION
 _HOME = {
     "ClientError": "glocal.core.errors",
     "Comparison": "glocal.experiment.run",
-    "Federation": "glocal.data",
+    "Federation": "glocal.data.federation",
     "GlocalError": "glocal.core.errors",
     "Method": "glocal.slots.method",
     "Plan": "glocal.slots.method",
     "Run": "glocal.experiment.run",
     "Stage": "glocal.slots.method",
     "compare": "glocal.experiment.fit",
-    "federation": "glocal.data",
+    "federation": "glocal.data.federation",
     "fit": "glocal.experiment.fit",
     "list_methods": "glocal.methods",
-    "load": "glocal.data",
+    "load": "glocal.data.loading",
     "register": "glocal.methods",
 }
 __all__ = [

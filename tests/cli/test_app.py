@@ -102,7 +102,8 @@ def test_the_choice_has_no_figure_on_the_new_test(glocal):
 
 
 def test_lists_name_everything_registered(glocal):
-    from glocal.data import list_datasets, list_partitions
+    from glocal.data.datasets.registry import list_datasets
+    from glocal.data.partition import list_partitions
     from glocal.methods import list_methods
     from glocal.nn.models import REGISTRY
 

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glocal.core.errors import GlocalError
-from glocal.data import Federation, federation, list_datasets, load
+from glocal.data.datasets.registry import list_datasets
+from glocal.data.federation import Federation, federation
+from glocal.data.loading import load
 from glocal.data.split import Split, arcs
 
 few = settings(max_examples=25, deadline=None)

@@ -16,8 +16,9 @@ from image_files import (
 )
 
 from glocal.core.errors import GlocalError
-from glocal.data import federation, load
 from glocal.data.datasets import registry
+from glocal.data.federation import federation
+from glocal.data.loading import load
 
 GREY = toy_arrays((1, 28, 28))
 

@@ -24,9 +24,9 @@ from image_files import (
 )
 
 from glocal.core.errors import GlocalError
-from glocal.data import load
 from glocal.data.datasets import registry
 from glocal.data.datasets.image_dataset import ImageSet, arrays
+from glocal.data.loading import load
 
 GREY = toy_arrays((1, 28, 28))
 COLOUR = toy_arrays((3, 32, 32))

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glocal.core.errors import GlocalError
-from glocal.data import list_partitions
-from glocal.data.partition import Partition, make
+from glocal.data.partition import Partition, list_partitions, make
 
 SPECS = [
     "iid",

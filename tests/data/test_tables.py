@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from glocal.core.errors import GlocalError
-from glocal.data import federation, load
+from glocal.data.federation import federation
+from glocal.data.loading import load
 
 
 def table(n: int = 24) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import torch
 
 from glocal.core.errors import GlocalError
 from glocal.core.spec import parse_call
-from glocal.data import Federation, federation
+from glocal.data.federation import Federation, federation
 from glocal.data.transforms import Transform, chosen, pair_noise, rotate, rotated, symmetric_noise
 
 K, C = 6, 5

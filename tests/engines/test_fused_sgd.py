@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import toys
 from conftest import compiles
 from glocal.core import rng
-from glocal.data import federation
+from glocal.data.federation import federation
 from glocal.engines import CohortRound, Sequential, Vectorised
 from glocal.engines.compiled import blocks, fused_sgd, inductor
 from glocal.nn.optim import sgd

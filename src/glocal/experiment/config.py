@@ -200,7 +200,7 @@ class Config:
 
     def federation(self) -> Federation:
         """The clients' data."""
-        from glocal.data import load
+        from glocal.data.loading import load
 
         return load(
             self.data,

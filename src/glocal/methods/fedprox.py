@@ -15,8 +15,8 @@ from typing import Unpack
 from torch import Tensor
 
 from glocal.core import tree
-from glocal.core.errors import GlocalError
 from glocal.core.types import Batch, Downlink, Params
+from glocal.core.validation import not_negative
 from glocal.methods.training_args import TrainingArgs, local_sgd
 from glocal.nn.task import Task
 from glocal.slots.method import Method
@@ -24,8 +24,7 @@ from glocal.slots.method import Method
 
 def fedprox(*, mu: float = 0.01, **training: Unpack[TrainingArgs]) -> Method:
     """FedAvg with a pull of strength ``mu`` towards the received model."""
-    if mu < 0:
-        raise GlocalError(f"mu must be 0 or more, not {mu}.")
+    not_negative(mu=mu)
 
     def proximal(task: Task, down: Downlink, w_i: Params, batch: Batch, key: Tensor) -> Tensor:
         w = down["params"]

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from glocal.core.errors import GlocalError
+from glocal.core.validation import not_negative
 from glocal.methods.training_args import TrainingArgs, local_sgd
 from glocal.slots.method import Method, Plan, Stage
 from glocal.slots.sharing import Selector, last
@@ -33,15 +33,10 @@ def lg_fedavg(
     **training: Unpack[TrainingArgs],
 ) -> Method | Plan:
     """FedAvg first (``warmup`` rounds, or a share of all), then some layers private."""
-    if warmup < 0:
-        raise GlocalError(f"warmup must be 0 or more, not {warmup}.")
+    not_negative(warmup=warmup)
     local_global = Method(local=local_sgd(**training), shared=shared or last(2))
     if warmup == 0 and goal is None:
         return local_global
     first = Method(local=local_sgd(**training))
-    return Plan(
-        (
-            Stage(first, rounds=warmup or None, goal=goal, name="warm-up"),
-            Stage(local_global, name="local-global"),
-        )
-    )
+    warm_up = Stage(first, rounds=warmup or None, goal=goal, name="warm-up")
+    return Plan((warm_up, Stage(local_global, name="local-global")))

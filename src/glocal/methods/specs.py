@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from glocal.core import validation
@@ -20,7 +21,7 @@ from glocal.methods import registry
 from glocal.methods.fedavg import fedavg
 from glocal.nn import optim
 from glocal.slots import sharing
-from glocal.slots.method import Method, Plan, Stage, as_plan
+from glocal.slots.method import Method, Plan, as_plan
 from glocal.slots.sharing import Selector
 
 SELECTORS: dict[str, Callable[..., Selector]] = {
@@ -36,19 +37,16 @@ def resolve(spec: str) -> Method | Plan:
     """The method a spec describes."""
     if not isinstance(spec, str):
         raise GlocalError(f"a method is a name such as 'fedavg' or a Method, not {shown(spec)}.")
-    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
-        parse_call(part) for part in split_plus(spec)
-    ]
-    name, args, kwargs = calls[0]
-    entry = registry.lookup(name)
+    first, *components = (Call(*parse_call(part)) for part in split_plus(spec))
+    entry = registry.lookup(first.name)
     if entry is not None and entry.slot != "method":
-        calls[:1] = _as_base(name, entry.make, args, kwargs)
-        name, args, kwargs = calls[0]
-        entry = registry.lookup(name)
+        first, component = _as_base(first, entry.make)
+        components.insert(0, component)
+        entry = registry.lookup(first.name)
+    name, kwargs = first.name, dict[str, Any](first.kwargs)
     if entry is None:
         raise unknown("method", name, registry.known())
-    slots = _fill(spec, calls[1:])
-    kwargs = dict(kwargs)
+    slots = _fill(spec, components)
     if name == "local" and (slots or "shared" in kwargs):
         raise GlocalError(
             f"local sends nothing, so the rest of {shown(spec)} would do nothing: leave it out."
@@ -63,32 +61,26 @@ def resolve(spec: str) -> Method | Plan:
         # A method that splits the model itself (FedRep) must know the split; others need not.
         knows = "shared" in inspect.signature(entry.make).parameters
         (kwargs if knows else slots)["shared"] = chosen
-    base: Method | Plan = _call(name, entry.make, args, kwargs, ("shared",))
+    base: Method | Plan = _made(entry.make, Call(name, first.args, kwargs), ("shared",))
     if "server_opt" in slots:
         _refuse_a_second_optimiser(spec, name, base, slots["server_opt"])
     if not slots:
         return base
     if isinstance(base, Method):
         return base.replace(**slots)
-    return Plan(
-        tuple(Stage(s.method.replace(**slots), s.rounds, s.goal, s.name) for s in base.stages)
-    )
+    return Plan(tuple(replace(s, method=s.method.replace(**slots)) for s in base.stages))
 
 
-def _as_base(
-    name: str, make: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+def _as_base(call: Call, make: Callable[..., Any]) -> tuple[Call, Call]:
     """A component used as a base is fedavg with it: the settings it knows are its own."""
     own = validation.declared(make)[1].keys()
     known = [*own, *validation.declared(fedavg)[1], "shared"]
-    for setting in kwargs:
+    for setting in call.kwargs:
         if setting not in known:
-            raise unknown(f"setting of {name}", setting, known)
-    training = {k: v for k, v in kwargs.items() if k not in own}
-    return [
-        ("fedavg", (), training),
-        (name, args, {k: v for k, v in kwargs.items() if k in own}),
-    ]
+            raise unknown(f"setting of {call.name}", setting, known)
+    settings = {k: v for k, v in call.kwargs.items() if k in own}
+    training = {k: v for k, v in call.kwargs.items() if k not in own}
+    return Call("fedavg", (), training), Call(call.name, call.args, settings)
 
 
 def _refuse_a_second_optimiser(
@@ -116,11 +108,11 @@ def _begun(name: str, components: Sequence[str]) -> str:
     return spec
 
 
-def _fill(spec: str, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> dict[str, Any]:
+def _fill(spec: str, calls: Sequence[Call]) -> dict[str, Any]:
     slots: dict[str, Any] = {}
     by: dict[str, str] = {}
-    for name, args, kwargs in calls:
-        entry = registry.lookup(name)
+    for call in calls:
+        name, entry = call.name, registry.lookup(call.name)
         if entry is not None and entry.slot == "method":
             raise GlocalError(
                 f"{name} is a method of its own and cannot fill a slot of another: begin the spec "
@@ -128,39 +120,29 @@ def _fill(spec: str, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -
             )
         if entry is None:
             raise unknown("component", name, registry.known(*registry.COMPONENTS))
-        slot, make = entry
+        slot = entry.slot
         if slot in slots:
             raise GlocalError(
                 f"{by[slot]} and {name} in {shown(spec)} fill the same slot ({slot}): keep one of "
                 "them."
             )
-        slots[slot] = _call(name, make, args, kwargs)
+        slots[slot] = _made(entry.make, call)
         by[slot] = name
     return slots
 
 
-def _call(
-    name: str,
-    make: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    more: Sequence[str] = (),
-) -> Any:
-    validation.check_call(name, make, args, kwargs, more)
+def _made(make: Callable[..., Any], call: Call, more: Sequence[str] = ()) -> Any:
+    validation.check_call(call.name, make, call.args, call.kwargs, more)
     try:
-        return make(*args, **kwargs)
+        return make(*call.args, **call.kwargs)
     except GlocalError:
         raise
     except (TypeError, ValueError, OverflowError) as error:
+        given = [*map(shown, call.args), *(f"{k}={shown(v)}" for k, v in call.kwargs.items())]
         raise GlocalError(
-            f"{name} cannot take {_shown(args, kwargs)}: {error}; 'glocal methods' lists what it "
-            "takes."
+            f"{call.name} cannot take {', '.join(given) or 'no settings'}: {error}; 'glocal "
+            "methods' lists what it takes."
         ) from error
-
-
-def _shown(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-    given = [*map(shown, args), *(f"{k}={shown(v)}" for k, v in kwargs.items())]
-    return ", ".join(given) or "no settings"
 
 
 def selector(value: Any) -> Selector:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from glocal.data import list_partitions
 from glocal.data.datasets.registry import SOURCES
+from glocal.data.partition import list_partitions
 from glocal.data.transforms import TRANSFORMS
 from glocal.methods import registry
 from glocal.methods.specs import SELECTORS
