@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from glocal.core.errors import GlocalError
 from glocal.data.partition import Partition, list_partitions, make
@@ -26,16 +27,21 @@ SPECS = [
 few = settings(max_examples=20, deadline=None)
 
 
+def assigned(p: Partition) -> list[Tensor]:
+    """The rows of each client, one by one."""
+    return [p.rows.of(k) for k in range(len(p.names))]
+
+
 def labels(n: int, classes: int, seed: int = 0) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(seed).integers(0, classes, n))
 
 
 def rows_of(p: Partition) -> list[list[int]]:
-    return [a.tolist() for a in p.assignment]
+    return [a.tolist() for a in assigned(p)]
 
 
 def shares(p: Partition, y: torch.Tensor, classes: int) -> torch.Tensor:
-    counts = torch.stack([torch.bincount(y[a], minlength=classes) for a in p.assignment])
+    counts = torch.stack([torch.bincount(y[a], minlength=classes) for a in assigned(p)])
     return counts / counts.sum(1, keepdim=True)
 
 
@@ -44,8 +50,8 @@ def shares(p: Partition, y: torch.Tensor, classes: int) -> torch.Tensor:
 @given(n=st.integers(200, 400), clients=st.integers(1, 13), seed=st.integers(0, 1000))
 def test_disjoint_and_covering_or_reported(spec: str, n: int, clients: int, seed: int) -> None:
     p = make(spec, labels(n, 5, seed), clients, seed)
-    assert len(p.assignment) == clients == len(p.names)
-    dealt = torch.cat([*p.assignment, p.leftovers])
+    assert len(assigned(p)) == clients == len(p.names)
+    dealt = torch.cat([*assigned(p), p.leftovers])
     assert sorted(dealt.tolist()) == list(range(n))
     assert p.label_shift_only
     if clients * 2 >= 5:
@@ -65,7 +71,7 @@ def test_the_order_of_the_file_does_not_decide_who_gets_what(spec: str) -> None:
     y = torch.arange(400) // 80
     runs = [
         bool((rows[y[rows] == c].diff() == 1).all())
-        for rows in make(spec, y, 3, 0).assignment
+        for rows in assigned(make(spec, y, 3, 0))
         for c in range(5)
         if 2 < int((y[rows] == c).sum()) < 80
     ]
@@ -74,7 +80,7 @@ def test_the_order_of_the_file_does_not_decide_who_gets_what(spec: str) -> None:
 
 @pytest.mark.parametrize("spec", ["iid", "shards", "dirichlet-clients(1)"])
 def test_sizes_differ_by_little_when_clients_do_not_divide_rows(spec: str) -> None:
-    sizes = [len(a) for a in make(spec, labels(103, 4), 7, 0).assignment]
+    sizes = [len(a) for a in assigned(make(spec, labels(103, 4), 7, 0))]
     assert sum(sizes) == 103
     # 14 shards of 103 rows have 7 or 8 rows, and a client has two of them.
     assert max(sizes) - min(sizes) <= (2 if spec == "shards" else 1)
@@ -100,7 +106,7 @@ def test_shards_by_hand() -> None:
     y = torch.tensor([0, 1] * 6)
     seen = set()
     for seed in range(20):
-        first, second = make("shards", y, 2, seed).assignment
+        first, second = assigned(make("shards", y, 2, seed))
         assert len(first) == len(second) == 6
         seen.add(int((y[first] == 0).sum()))
     assert seen == {0, 3, 6}
@@ -108,7 +114,7 @@ def test_shards_by_hand() -> None:
 
 def test_one_shard_a_client_is_one_class_a_client() -> None:
     y = torch.arange(40) % 4
-    for rows in make("shards(1)", y, 4, 1).assignment:
+    for rows in assigned(make("shards(1)", y, 4, 1)):
         assert len(rows) == 10
         assert len(set(y[rows].tolist())) == 1
 
@@ -118,7 +124,7 @@ def test_classes_by_hand() -> None:
     y = torch.arange(36) % 3
     seen = set()
     for seed in range(30):
-        for rows in make("classes(2)", y, 3, seed).assignment:
+        for rows in assigned(make("classes(2)", y, 3, seed)):
             seen.add(tuple(torch.bincount(y[rows], minlength=3).tolist()))
     # Two classes, or one class drawn twice.
     assert seen == {(6, 6, 0), (6, 0, 6), (0, 6, 6), (12, 0, 0), (0, 12, 0), (0, 0, 12)}
@@ -128,9 +134,9 @@ def test_classes_that_no_shard_is_cut_from_are_left_over() -> None:
     """2 clients with 1 class each, of 5 classes of 10."""
     y = torch.arange(50) % 5
     p = make("classes(1)", y, 2, 0)
-    assert [len(a) for a in p.assignment] == [10, 10]
+    assert [len(a) for a in assigned(p)] == [10, 10]
     assert len(p.leftovers) == 30
-    assert set(y[p.leftovers].tolist()).isdisjoint(y[torch.cat(p.assignment)].tolist())
+    assert set(y[p.leftovers].tolist()).isdisjoint(y[torch.cat(assigned(p))].tolist())
 
 
 @pytest.mark.parametrize("spec", ["dirichlet", "dirichlet-clients"])
@@ -147,7 +153,7 @@ def test_dirichlet_shares_have_the_moments_of_the_distribution() -> None:
     y, K, a = torch.arange(20_000) % 100, 10, 1.0
     drawn = []
     for seed in range(3):
-        for rows in make(f"dirichlet({a})", y, K, seed).assignment:
+        for rows in assigned(make(f"dirichlet({a})", y, K, seed)):
             drawn.append(torch.bincount(y[rows], minlength=100) / 200)
     variance = float(torch.stack(drawn).var())
     assert variance == pytest.approx((K - 1) / (K**2 * (K * a + 1)), rel=0.12)
@@ -156,7 +162,7 @@ def test_dirichlet_shares_have_the_moments_of_the_distribution() -> None:
 def test_dirichlet_min_is_kept_or_refused() -> None:
     y = labels(400, 4)
     p = make("dirichlet(0.5, min=30)", y, 8, 0)
-    assert min(len(a) for a in p.assignment) >= 30
+    assert min(len(a) for a in assigned(p)) >= 30
     with pytest.raises(GlocalError, match="larger a, fewer clients, or dirichlet-clients"):
         make("dirichlet(0.5, min=50)", y, 8, 0)
     with pytest.raises(GlocalError, match=r"dirichlet\(0.001\) did not give each of 40 clients 3"):
@@ -165,21 +171,21 @@ def test_dirichlet_min_is_kept_or_refused() -> None:
 
 def test_rounding_does_not_fall_on_the_same_clients_in_every_class() -> None:
     """About .6 of an example of each of ten classes: nobody ends with none."""
-    sizes = [len(a) for a in make("dirichlet(100)", torch.arange(1800) % 10, 300, 0).assignment]
+    sizes = [len(a) for a in assigned(make("dirichlet(100)", torch.arange(1800) % 10, 300, 0))]
     assert min(sizes) >= 3
     assert max(sizes) <= 9
 
 
 def test_dirichlet_keeps_the_best_draw_where_ten_each_is_out_of_reach() -> None:
     y = labels(2000, 10)
-    smallest = min(len(a) for a in make("dirichlet(0.09)", y, 40, 0).assignment)
+    smallest = min(len(a) for a in assigned(make("dirichlet(0.09)", y, 40, 0)))
     assert 3 <= smallest < 10
 
 
 def test_quantity_changes_sizes_and_not_labels() -> None:
     y = torch.arange(8000) % 4
     p = make("quantity(0.5)", y, 8, 0)
-    sizes = torch.tensor([len(a) for a in p.assignment])
+    sizes = torch.tensor([len(a) for a in assigned(p)])
     assert sizes.max() > 4 * sizes.min() >= 40
     large = sizes > 500
     assert (shares(p, y, 4)[large] - 0.25).abs().max() < 0.08
@@ -238,7 +244,7 @@ def test_sequences_have_no_class_to_deal_by() -> None:
     y = torch.arange(60).reshape(20, 3) % 2
     with pytest.raises(GlocalError, match="one label a row"):
         make("dirichlet(1)", y, 2, 0)
-    assert [len(a) for a in make("iid", y, 2, 0).assignment] == [10, 10]
+    assert [len(a) for a in assigned(make("iid", y, 2, 0))] == [10, 10]
 
 
 def test_every_partition_has_a_line() -> None:

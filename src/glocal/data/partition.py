@@ -33,11 +33,6 @@ class Partition:
     """Whether clients differ only in label shares or size: then the pooled test set is valid."""
     names: tuple[str, ...]
 
-    @property
-    def assignment(self) -> list[Tensor]:
-        """The rows of each client, one by one."""
-        return [self.rows.of(k) for k in range(len(self.names))]
-
 
 def make(
     spec: str,

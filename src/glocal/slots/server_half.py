@@ -23,8 +23,6 @@ from glocal.slots.client import Local
 from glocal.slots.privacy import Privacy
 from glocal.slots.weighting import Setting, Weighting, by_examples
 
-Draw = Callable[[Tree, Setting, Tensor], tuple[Tensor, Tensor]]
-
 
 @dataclass(frozen=True)
 class Memory:
@@ -67,7 +65,7 @@ class ServerHalf:
     """How much each client counts."""
     server_opt: Optimizer | None = None
     """What steps along the clients' updates; None: clients send no update of the model."""
-    draw: Draw | None = None
+    draw: Callable[[Tree, Setting, Tensor], tuple[Tensor, Tensor]] | None = None
     """Synthetic data, inputs and labels, of a method that makes some."""
     privacy: Privacy | None = None
     message: Callable[[Uplink], Params] | None = None

@@ -11,7 +11,7 @@ import io
 import json
 import math
 import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,17 +23,22 @@ from glocal.data.validation import Array
 Arrays = dict[str, Array]
 """``x_train``, ``y_train``, ``x_test`` and ``y_test``, in uint8."""
 
-Files = Mapping[str, bytes]
-
 
 @dataclass(frozen=True)
 class Form:
     """Files that hold a data set together, and how they are read."""
 
     files: tuple[str, ...]
-    decode: Callable[[Files], Arrays]
+    read: Callable[[bytes, str], Any]
+    """What is in one file, from its bytes and its name."""
+    joined: Callable[..., Arrays]
+    """The data set, from what is in all files, in their order."""
     pictures: bool = False
     """Whether Pillow is needed to read them."""
+
+    def decode(self, files: Mapping[str, bytes]) -> Arrays:
+        """The data set in these files."""
+        return self.joined(*(self.read(files[name], name) for name in self.files))
 
     def check_readable(self) -> None:
         """Raise if something is missing to read them, before anything large is fetched."""
@@ -58,15 +63,10 @@ def idx(data: bytes, name: str) -> Array:
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
-def _from_idx(files: Files) -> Arrays:
-    x_train, y_train, x_test, y_test = (idx(files[name], name) for name in IDX.files)
-    # Grey images come without their one channel.
-    return {
-        "x_train": x_train[:, None],
-        "y_train": y_train,
-        "x_test": x_test[:, None],
-        "y_test": y_test,
-    }
+def _grey(x_train: Array, y_train: Array, x_test: Array, y_test: Array) -> Arrays:
+    """Grey images come without their one channel."""
+    x_train, x_test = x_train[:, None], x_test[:, None]
+    return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
 
 
 IDX = Form(
@@ -76,7 +76,8 @@ IDX = Form(
         "t10k-images-idx3-ubyte",
         "t10k-labels-idx1-ubyte",
     ),
-    _from_idx,
+    idx,
+    _grey,
 )
 
 BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
@@ -86,7 +87,7 @@ IMAGE = (3, 32, 32)
 Batch = tuple[Array, Array]
 
 
-def _joined(batches: Iterable[Batch]) -> Arrays:
+def _joined(*batches: Batch) -> Arrays:
     *train, (x_test, y_test) = batches
     x, y = (np.concatenate([batch[i] for batch in train]) for i in (0, 1))
     return {"x_train": x, "y_train": y, "x_test": x_test, "y_test": y_test}
@@ -104,11 +105,7 @@ def binary_batch(data: bytes, name: str) -> Batch:
     return rows[:, 1:].reshape(-1, *IMAGE), rows[:, 0]
 
 
-def _from_binary(files: Files) -> Arrays:
-    return _joined(binary_batch(files[name], name) for name in CIFAR_BINARY.files)
-
-
-CIFAR_BINARY = Form(tuple(f"{name}.bin" for name in BATCHES), _from_binary)
+CIFAR_BINARY = Form(tuple(f"{name}.bin" for name in BATCHES), binary_batch, _joined)
 
 
 class _Pickled:
@@ -154,11 +151,7 @@ def pickled_batch(data: bytes, name: str) -> Batch:
         ) from None
 
 
-def _from_pickled(files: Files) -> Arrays:
-    return _joined(pickled_batch(files[name], name) for name in CIFAR_PICKLED.files)
-
-
-CIFAR_PICKLED = Form(BATCHES, _from_pickled)
+CIFAR_PICKLED = Form(BATCHES, pickled_batch, _joined)
 
 
 def png_rows(data: bytes, name: str) -> Array:
@@ -184,20 +177,20 @@ def _numbers(data: bytes, name: str) -> Array:
         raise GlocalError(f"{name} is not a list of labels: fetch it again.") from None
 
 
-def _from_png(files: Files) -> Arrays:
-    *pictures, train, test = CIFAR_PNG.files
-    x = [png_rows(files[name], name) for name in pictures]
-    return {
-        "x_train": np.concatenate(x[:-1]),
-        "y_train": _numbers(files[train], train),
-        "x_test": np.ascontiguousarray(x[-1]),
-        "y_test": _numbers(files[test], test),
-    }
+def _picture_or_labels(data: bytes, name: str) -> Array:
+    return png_rows(data, name) if name.endswith(".png") else _numbers(data, name)
+
+
+def _pictures(*parts: Array) -> Arrays:
+    *train, x_test, y_train, y_test = parts
+    x_train, x_test = np.concatenate(train), np.ascontiguousarray(x_test)
+    return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
 
 
 CIFAR_PNG = Form(
     # The package does spell them so.
     (*(f"{name}.png" for name in BATCHES), "train_lables.json", "test_lables.json"),
-    _from_png,
+    _picture_or_labels,
+    _pictures,
     pictures=True,
 )

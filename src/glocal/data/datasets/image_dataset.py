@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -144,12 +143,10 @@ def _checked(data: ImageSet, form: Form, files: Mapping[str, bytes], where: str)
     return found
 
 
-def source(data: ImageSet, examples: Any, folder: Any) -> Source:
+def source(data: ImageSet, examples: int | None, folder: str | None) -> Source:
     """The training examples (the first of them, where a number is given) and the test set."""
     if examples is not None:
         integer(examples, f"examples= of {data.name}", 1, data.counts[0])
-    if folder is not None and not isinstance(folder, str):
-        raise GlocalError(f"folder= should be a path in quotes, not {folder!r}.")
     found = arrays(data, folder)
     return Source(
         x=Pixels(found["x_train"][:examples]),

@@ -21,8 +21,6 @@ from glocal.nn.models.mobilenet import mobilenet
 from glocal.nn.models.resnet import resnet10, resnet18
 from glocal.nn.models.vgg import vgg
 
-__all__ = ["REGISTRY", "build", "names"]
-
 REGISTRY: dict[str, Callable[..., nn.Module]] = {
     "char-lstm": char_lstm,
     "cnn": cnn,
@@ -35,11 +33,6 @@ REGISTRY: dict[str, Callable[..., nn.Module]] = {
     "vgg": vgg,
     "word-lstm": word_lstm,
 }
-
-
-def names() -> list[str]:
-    """Every registered name."""
-    return sorted(REGISTRY)
 
 
 def build(spec: str, *, input_shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.Module:

@@ -13,18 +13,19 @@ from torch import Tensor
 
 from glocal.core.errors import GlocalError
 from glocal.methods import resolve
-from glocal.slots.aggregation import Combine, mean
-from glocal.slots.method import Method
-from glocal.slots.robust import (
+from glocal.slots.aggregation import (
+    Combine,
     geometric_median,
     krum,
     krum_scores,
+    mean,
     median,
     multi_krum,
     norm_bound,
     squared_distances,
     trimmed_mean,
 )
+from glocal.slots.method import Method
 from glocal.slots.weighting import Setting
 
 ALL = [median(), trimmed_mean(), krum(), multi_krum(), geometric_median(), norm_bound()]
