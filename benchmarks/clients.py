@@ -85,7 +85,7 @@ def measured(
     order = Config(model="logistic", rounds=10**6, sampled=sampled, states=states)
     here = setups.make(order, data(clients), 0)
     held = memory("VmRSS")
-    training = runner_of("method", method).check(order, here)
+    training = runner_of("method", method).check(here)
     progress = training.begin(here.task.params)
     if seen:
         one = training.make(progress, training.halves[0])(0)

@@ -111,7 +111,7 @@ def both(clients: int, sampled: int, turns: int, engine: str) -> None:
 def begun(clients: int, sampled: int, states: str, engine: str) -> tuple[Training, Progress]:
     order = Config(model=MODEL, rounds=10**6, sampled=sampled, states=states, engine=engine)
     here = setups.make(order, data(clients), 0)
-    training = runner_of("method", METHOD).check(order, here)
+    training = runner_of("method", METHOD).check(here)
     return training, training.begin(here.task.params)
 
 

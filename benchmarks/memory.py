@@ -75,7 +75,7 @@ def measured(spec: str, model: str, engine: str, clients: int, sampled: int) -> 
     order = Config(model=model, sampled=sampled, **settings)
     here = setups.make(order, fed, 0)
     began = time.perf_counter()
-    need = memory_needed(order, runner_of(spec, spec), here)
+    need = memory_needed(runner_of(spec, spec), here)
     ms = 1000 * (time.perf_counter() - began)
     assert need is not None
     del here

@@ -51,7 +51,7 @@ def main() -> None:
             engine="vectorised",
         )
         here = setups.make(order, fed, 0)
-        training = runner_of("method", "ditto(epochs=1)").check(order, here)
+        training = runner_of("method", "ditto(epochs=1)").check(here)
         runs[place] = training, training.begin(here.task.params)
     one = 4 * tree.count(runs["device"][0].task.params)
     by_rule = storage.rule(chosen.clients * one, device)

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 import glocal
+from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
 from glocal.experiment.runner import Callbacks, run_seed, runner_of
 from glocal.training.checkpoint import CheckpointPolicy
@@ -60,7 +61,8 @@ def soaked(spec: str, engine: str, model: str, rounds: int) -> None:
     fed = glocal.load("digits", clients=20)
     with tempfile.TemporaryDirectory() as folder:
         keeping = CheckpointPolicy(Path(folder), every=1, stop=lambda: False)
-        run_seed(order, runner_of(spec, spec), fed, 0, Callbacks(on_round=look), keeping)
+        setup = setups.make(order, fed, 0)
+        run_seed(runner_of(spec, spec), setup, Callbacks(on_round=look), keeping)
     figures = ", ".join(f"{mb / 1e6:.1f}" for mb in seen.values())
     print(f"{spec}, {engine}: MB every {EVERY} rounds: {figures}")
     growth = seen[max(seen)] - seen[WARM]

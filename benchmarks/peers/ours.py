@@ -43,7 +43,7 @@ def begun(work: Work, engine: str, device: str = "cpu") -> tuple[Setup, Training
     )
     here = setups.make(order, federation(work), 0)
     method = fedavg(lr=work.rate, batch_size=work.batch_size, epochs=1)
-    return here, runner_of("method", method).check(order, here)
+    return here, runner_of("method", method).check(here)
 
 
 def federation(work: Work) -> Federation:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
 from glocal.experiment.runner import Callbacks, run_seed, runner_of
 from glocal.training.checkpoint import CheckpointPolicy
@@ -45,5 +46,6 @@ def test_no_tensor_stays_behind(tmp_path: Path, spec: str, engine: str) -> None:
         validate_every=10,
     )
     keeping = CheckpointPolicy(tmp_path, every=10, stop=lambda: False)
-    run_seed(order, runner_of(spec, spec), images(), 0, Callbacks(on_round=look), keeping)
+    setup = setups.make(order, images(), 0)
+    run_seed(runner_of(spec, spec), setup, Callbacks(on_round=look), keeping)
     assert seen[40] == seen[10]

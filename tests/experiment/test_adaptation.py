@@ -26,8 +26,8 @@ from glocal.experiment.adaptation import (
     freeze_base,
     techniques,
 )
-from glocal.experiment.adaptation_report import Offer, choose
-from glocal.experiment.choice import choice
+from glocal.experiment.adaptation_report import Adapted
+from glocal.experiment.choice import choice, choose
 from glocal.nn.optim import sgd
 from glocal.nn.task import Task
 from glocal.testing import ragged
@@ -253,10 +253,10 @@ def test_public_data_must_be_given() -> None:
     )
 
 
-def offer(accuracy: list[float], right: list[float]) -> Offer:
+def offer(accuracy: list[float], right: list[float]) -> Adapted:
     own = [torch.tensor([r, r]) for r in right]
     outcome = Outcome({"accuracy": right}, own, None, ["x"] * len(right))
-    return Offer(outcome, torch.tensor(accuracy))
+    return Adapted({}, outcome, [], torch.tensor(accuracy))
 
 
 def test_choice_leans_to_being_alone() -> None:

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from glocal.core import rng, tree
-from glocal.core.errors import ClientError
+from glocal.core.errors import ClientError, GlocalError
 from glocal.data.federation import Federation, federation
 from glocal.data.split import Split
 from glocal.engines import Engine, Sequential, Vectorised
 from glocal.engines.batching import plan
 from glocal.experiment import baseline
-from glocal.experiment.baseline import train_baseline
+from glocal.experiment.baseline import GRID, known_by, rates_of, train_baseline
 from glocal.methods import resolve
 from glocal.methods.local import LocalTraining, local
 from glocal.nn.task import Task
@@ -178,6 +178,16 @@ def test_settings_of_local() -> None:
     assert isinstance(made.local, LocalTraining)
     assert made.local.rates == (0.2,)
     assert (made.local.max_epochs, made.local.batch_size) == (7, 4)
-    labels = {alone(**s).label for s in ({}, {"patience": 4}, {"momentum": 0.9}, {"grid": (0.1,)})}
-    assert len(labels) == 4
-    assert alone().label == alone().label
+    others = ({}, {"patience": 4}, {"momentum": 0.9}, {"grid": (0.1,)})
+    assert len({known_by(alone(**settings)) for settings in others}) == 4
+    assert known_by(alone()) == known_by(alone())
+
+
+def test_the_grid_of_rates_is_that_of_the_baseline_unless_given() -> None:
+    made, same = local().local, local(grid=(0.03, 0.1, 0.3)).local
+    assert isinstance(made, LocalTraining)
+    assert isinstance(same, LocalTraining)
+    assert rates_of(made) == GRID == same.rates
+    assert known_by(made) == known_by(same)
+    with pytest.raises(GlocalError, match="grid must hold learning rates above 0"):
+        local(grid=())

@@ -234,7 +234,7 @@ def test_memory_is_asked_for_what_is_in_memory(monkeypatch: pytest.MonkeyPatch) 
     needs = {}
     for states in ("device", "disk"):
         config = Config(**{**GIVEN, "states": states})
-        needs[states] = memory_needed(config, runner_of("", "ditto"), setup.make(config, fed(), 0))
+        needs[states] = memory_needed(runner_of("", "ditto"), setup.make(config, fed(), 0))
     near, far = needs["device"], needs["disk"]
     assert near is not None
     assert far is not None

@@ -126,7 +126,7 @@ def test_a_run_that_cannot_fit_is_refused_before_anyone_trains(
 def test_a_run_that_just_fits_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     fed = glocal.load("digits", clients=4)
     order = Config(**{**QUICK, "rounds": 1})
-    need = memory_needed(order, runner_of("method", "fedavg"), setups.make(order, fed, 0))
+    need = memory_needed(runner_of("method", "fedavg"), setups.make(order, fed, 0))
     assert need is not None
     have(monkeypatch, need.total)
     glocal.fit("fedavg", fed, **{**QUICK, "rounds": 1})
@@ -197,7 +197,7 @@ def test_a_method_that_fails_is_left_to_the_one_who_trains() -> None:
     order = Config(model=seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 3))), rounds=1)
     broken = own_model().replace(local=replace(own_model().local, start=None))  # type: ignore[arg-type]
     setup = setups.make(order, images(), 0)
-    assert memory_needed(order, runner_of("method", broken), setup) is None
+    assert memory_needed(runner_of("method", broken), setup) is None
 
 
 def files(root: Path, **content: str) -> Path:

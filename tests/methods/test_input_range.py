@@ -22,7 +22,7 @@ OWNER, LABELS = np.arange(60) % 3, np.arange(60) // 3 % 2
 def begin(spec: str, fed: Federation) -> None:
     """All that is looked at before the first round."""
     order = Config(model="mlp(2)", rounds=1)
-    runner_of("method", spec).check(order, setups.make(order, fed, 0))
+    runner_of("method", spec).check(setups.make(order, fed, 0))
 
 
 def pictures() -> torch.Tensor:

@@ -18,7 +18,8 @@ from glocal.core.errors import GlocalError
 from glocal.experiment import parallel as workers
 from glocal.experiment import result_files
 from glocal.experiment.config import Config
-from glocal.experiment.fit import Watch, train_all
+from glocal.experiment.fit import train_all
+from glocal.experiment.runner import Callbacks
 
 FEW: dict[str, Any] = {
     "clients": 4,
@@ -36,7 +37,7 @@ def trained(settings: Config) -> tuple[bytes, dict[str, Any], list[tuple[str, An
     fed = settings.federation()
     done = dict(
         train_all(
-            SPECS, settings, fed, Watch(on_line=lambda spec, line: lines.append((spec, line)))
+            SPECS, settings, fed, Callbacks(on_line=lambda spec, line: lines.append((spec, line)))
         )
     )
     assert list(done) == SPECS
@@ -84,14 +85,6 @@ def test_a_worker_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not second.model
     assert pickle.loads(workers._work("local(max_epochs=2)", 0)).traffic.params_up == 0
     assert {m[0] for m in said} == {"tick", "line"}
-    seen: list[Any] = []
-    for message in said:
-        workers._pass_on(
-            message,
-            lambda *tick: seen.append(tick),
-            lambda spec, line: seen.append((spec, line)),
-        )
-    assert len(seen) == len(said)
 
 
 def test_what_cannot_be_done_is_refused_first() -> None:

@@ -40,7 +40,7 @@ UNUSED = "local(lr=0.1, max_epochs=1)"
 def begun(spec: str, **arguments: Any) -> tuple[Training, Progress]:
     order = Config(**{**QUICK, "engine": "sequential", **arguments})
     here = setups.make(order, digits(), 0)
-    training = runner_of("method", spec).check(order, here)
+    training = runner_of("method", spec).check(here)
     return training, training.begin(here.task.params)
 
 

@@ -57,7 +57,7 @@ def here(order: Config) -> Setup:
 
 @pytest.fixture(scope="module")
 def training(order: Config, here: Setup) -> Training:
-    return runner_of("method", "fedavg(lr=0.1)").check(order, here)
+    return runner_of("method", "fedavg(lr=0.1)").check(here)
 
 
 @pytest.fixture(scope="module")

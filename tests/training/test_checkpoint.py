@@ -13,7 +13,7 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.experiment import setup as setups
-from glocal.experiment.baseline import train_baseline
+from glocal.experiment.baseline import rates_of, train_baseline
 from glocal.experiment.config import Config
 from glocal.experiment.parts import baseline as alone_of
 from glocal.methods import resolve
@@ -34,7 +34,7 @@ def test_the_baseline_is_resumed_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     # Blocks of two clients each, so that some are done when it stops.
     parameters = tree.count(here.task.params)
     monkeypatch.setattr(
-        "glocal.experiment.baseline.BLOCK_BYTES", 4 * parameters * len(alone.rates) * 3 * 2
+        "glocal.experiment.baseline.BLOCK_BYTES", 4 * parameters * len(rates_of(alone)) * 3 * 2
     )
     whole = train_baseline(here.task, here.fed, here.engine, alone, 0)
     for epochs in (1, 5, 6, 8):

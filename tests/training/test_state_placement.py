@@ -134,7 +134,7 @@ def trained(
             raise _KilledError
 
     callbacks = Callbacks(on_round=look)
-    return run_seed(order, runner_of("", method), fed(), 0, callbacks, keeping or None)
+    return run_seed(runner_of("", method), setups.make(order, fed(), 0), callbacks, keeping or None)
 
 
 def end(repeat: Any) -> Tree:
@@ -203,8 +203,10 @@ def test_what_does_not_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """States count for the disk, and nobody asks for all of them at once."""
     order = Config(model="logistic", rounds=9, sampled=4, states="disk")
     here = setups.make(order, fed(), 0)
-    need = memory_needed(order, runner_of("method", "ditto"), here)
-    near = memory_needed(replace(order, states="device"), runner_of("method", "ditto"), here)
+    need = memory_needed(runner_of("method", "ditto"), here)
+    near = memory_needed(
+        runner_of("method", "ditto"), replace(here, config=replace(order, states="device"))
+    )
     assert need is not None
     assert near is not None
     assert need.disk == {"the local baseline's models": 12 * 60, "clients' states": 12 * 60}

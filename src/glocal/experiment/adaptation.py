@@ -40,9 +40,9 @@ from glocal.core.validation import not_negative, positive
 from glocal.data.federation import Federation
 from glocal.engines.base import EVAL_BATCH, Engine, padded_rows
 from glocal.evaluation.evaluate import score
-from glocal.experiment.baseline import BLOCK_BYTES, Best, BlockModels, train
+from glocal.experiment.baseline import BLOCK_BYTES, GRID, Best, Selected, train
 from glocal.methods import selector
-from glocal.methods.local import GRID, LocalTraining
+from glocal.methods.local import LocalTraining
 from glocal.nn.optim import Optimizer, sgd
 from glocal.nn.task import Task, weighted_mean
 from glocal.slots.client import Candidates, Phase, check_counts
@@ -245,7 +245,7 @@ def adapt(
     *,
     public: Public | None = None,
     tick: Callable[[int], None] = lambda epoch: None,
-) -> BlockModels:
+) -> Selected[Params]:
     """The clients ``ids`` (all of them by default) adapt the models they were given, at once.
 
     ``given`` is stacked in the order of ``ids``. Of a client that stays with it, the epoch is 0.
@@ -280,7 +280,7 @@ def adapt(
     # The last epoch within a standard error may be worse than the start: then the client stays.
     had, cost = accuracy[:: len(rates)], loss[:: len(rates)]
     gains = (won.val_accuracy > had) | ((won.val_accuracy == had) & (won.val_loss < cost))
-    return BlockModels(
+    return Selected(
         tree.where(gains, won.models, given),
         won.rate,
         torch.where(gains, won.epoch, 0),

@@ -1,17 +1,10 @@
-"""What adaptation changed, client by client; and the choice each client has in the end.
-
-*Adapted*: each client's best technique, by its own validation data. *The choice*: of the model it
-trains alone, what each method gives it, and those adapted, a client takes the one with the highest
-accuracy on its own validation data, but stays alone where that is no more than one standard error
-above what it has alone. Nobody is knowingly handed a worse model; the test data, which neither has
-seen, then says what the choice was worth.
-"""
+"""What adaptation changed, client by client: each gets its best technique, by its own data."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,9 +26,10 @@ from glocal.evaluation.summary import (
     summarise,
 )
 from glocal.experiment.adaptation import Public, Technique, adapt, at_once
-from glocal.experiment.baseline import standard_error
 from glocal.nn.task import Task
 from glocal.training.client_state.store import ClientStore
+
+VERDICTS = ("better_off", "worse_off", "undecided")
 
 
 @dataclass(frozen=True)
@@ -103,22 +97,19 @@ def adapt_clients(
         by_technique[technique.name] = outcomes(task, fed, engine, adapted, pool=pool, at_most=most)
         before += technique.max_epochs
     names = list(by_technique)
-    picked = compose([by_technique[names[i]] for i in best.tolist()], range(clients))
+    picked = compose([by_technique[names[i]] for i in best.tolist()])
     by = [names[i] if m else "none" for i, m in zip(best.tolist(), moved.tolist(), strict=True)]
     return Adapted(by_technique, picked, by, accuracy, kept.rows)
 
 
-def compose(chosen: Sequence[Outcome], clients: Sequence[int]) -> Outcome:
+def compose(chosen: Sequence[Outcome]) -> Outcome:
     """Client k's part of the k-th outcome, for all clients, as one outcome."""
-    pools = [o.pool[k] for o, k in zip(chosen, clients, strict=True) if o.pool is not None]
+    pools = [o.pool[k] for k, o in enumerate(chosen) if o.pool is not None]
     return Outcome(
-        {
-            name: [o.metrics[name][k] for o, k in zip(chosen, clients, strict=True)]
-            for name in chosen[0].metrics
-        },
-        [o.own[k] for o, k in zip(chosen, clients, strict=True)],
+        {name: [o.metrics[name][k] for k, o in enumerate(chosen)] for name in chosen[0].metrics},
+        [o.own[k] for k, o in enumerate(chosen)],
         torch.stack(pools) if pools else None,
-        [o.chosen[k] for o, k in zip(chosen, clients, strict=True)],
+        [o.chosen[k] for k, o in enumerate(chosen)],
     )
 
 
@@ -132,14 +123,12 @@ def add_adapted(
     new = client_table(changed)
     figures = summarise(new, changed)
     for k, (row, now) in enumerate(zip(rows, new, strict=True)):
-        row |= {f"adapted_{name}": now[name] for name in ("accuracy", "benefit", "low", "high")}
-        row["adapted_verdict"] = now["verdict"]
+        changes = ("accuracy", "benefit", "low", "high", "verdict")
+        row |= {f"adapted_{name}": now[name] for name in changes}
         row["adapted_by"] = repeats[0].by[k]
         row["complexity"] = complexity(trials[0].fed, k)
-    kept = ("mean", "worst10", "best10", "gini", "gap", "benefit")
-    summary |= {f"adapted_{name}": figures[name] for name in kept}
-    for name in ("better_off", "worse_off", "undecided"):
-        summary[f"adapted_{name}"] = figures[name]
+    spread = ("mean", "worst10", "best10", "gini", "gap", "benefit")
+    summary |= {f"adapted_{name}": figures[name] for name in (*spread, *VERDICTS)}
     summary["adapted"] = {
         "gain": against(figures, summary),
         "by": dict(Counter(name for a in repeats for name in a.by)),
@@ -164,10 +153,7 @@ def _by_technique(trials: Sequence[Trial], repeats: Sequence[Adapted]) -> dict[s
             for t, a in zip(trials, repeats, strict=True)
         ]
         figures = summarise(client_table(one), one)
-        figures_of[name] = {
-            key: figures[key]
-            for key in ("mean", "better_off", "worse_off", "undecided", "accuracies")
-        }
+        figures_of[name] = {key: figures[key] for key in ("mean", *VERDICTS, "accuracies")}
     return figures_of
 
 
@@ -181,23 +167,3 @@ def _counted(before: list[int], after: list[int]) -> dict[str, Any]:
 def worse_off_in_each(trials: Sequence[Trial]) -> list[int]:
     """How many clients are worse off than alone, by the verdicts of each repeat by itself."""
     return [client_table([t])["verdict"].count("worse off") for t in trials]
-
-
-@dataclass(frozen=True)
-class Offer:
-    """One model that a client may choose, in one repeat."""
-
-    outcome: Outcome
-    val_accuracy: Tensor
-
-
-def choose(alone: Offer, others: Mapping[str, Offer], n: Tensor) -> tuple[Outcome, list[str]]:
-    """Each client's choice on its ``n`` validation examples, leaning to what it has alone."""
-    names = list(others)
-    offered = torch.stack([others[name].val_accuracy.cpu() for name in names])
-    best = offered.argmax(0)
-    own = alone.val_accuracy.cpu()
-    leave = offered.amax(0) > own + standard_error(own, n.cpu())
-    picks = [names[int(b)] if go else "local" for b, go in zip(best, leave, strict=True)]
-    chosen = [alone.outcome if p == "local" else others[p].outcome for p in picks]
-    return compose(chosen, range(len(picks))), picks

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -36,15 +36,21 @@ from glocal.training.client_state.store import ClientStore
 if TYPE_CHECKING:
     from glocal.training.checkpoint import CheckpointWriter
 
+GRID = (0.03, 0.1, 0.3)
+"""The learning rates that clients may pick from, unless ``local`` is given others."""
+
 BLOCK_BYTES = 1 << 30
 """Bytes of models, of all rates, that train at once."""
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """Every client's model, in a store that is read by rows, and how each was found."""
+Models = TypeVar("Models", Params, ClientStore)
 
-    models: ClientStore
+
+@dataclass(frozen=True)
+class Selected(Generic[Models]):
+    """Clients' models, stacked or in a store that is read by rows, and how each was found."""
+
+    models: Models
     rate: Tensor
     """[clients] the learning rate that did best on validation data."""
     epoch: Tensor
@@ -53,17 +59,6 @@ class Baseline:
     """[clients] what it reached there."""
     val_loss: Tensor
     """[clients] and its loss there."""
-
-
-@dataclass(frozen=True)
-class BlockModels:
-    """The models of some clients, stacked, and how each was found."""
-
-    models: Params
-    rate: Tensor
-    epoch: Tensor
-    val_accuracy: Tensor
-    val_loss: Tensor
 
 
 FIGURES = {
@@ -81,6 +76,16 @@ OnEpoch = Callable[[int, Tree], None]
 """Epochs done of a block, and its state, from which it can be resumed."""
 
 
+def rates_of(local: LocalTraining) -> tuple[float, ...]:
+    """The learning rates that a client may pick from."""
+    return local.rates or GRID
+
+
+def known_by(local: LocalTraining) -> str:
+    """A text that is equal for equal settings: a local baseline is measured once for each."""
+    return f"{local.settings} {rates_of(local)} {local.max_epochs} {local.patience}"
+
+
 def train_baseline(
     task: Task,
     fed: Federation,
@@ -90,12 +95,14 @@ def train_baseline(
     tick: Tick = lambda done, total: None,
     writer: CheckpointWriter | None = None,
     storage: Storage | None = None,
-) -> Baseline:
+) -> Selected[ClientStore]:
     """Train every client alone; with a writer of checkpoints, from its last checkpoint on."""
     storage = storage or Storage()
     clients, device, epochs = len(fed), fed.x.device, local.max_epochs
     size = 4 * tree.count(task.params)
-    block_size = max(1, BLOCK_BYTES // (3 * size * len(local.rates)))
+    rates = torch.tensor(rates_of(local), device=device)
+    root = rng.fold(rng.key(seed, device), 0xA10E)
+    block_size = max(1, BLOCK_BYTES // (3 * size * len(rates)))
     blocks = torch.split(torch.arange(clients, device=device), block_size)
     saved = writer.last() if writer else None
 
@@ -126,31 +133,17 @@ def train_baseline(
             if epoch < epochs:
                 finished(before + epoch, state)
 
-        block = _block(task, fed, engine, local, seed, blocks[b], on_epoch, in_block or None)
-        models.scatter(blocks[b], block.models)
+        ids = blocks[b]
+        runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
+        state = in_block["state"] if in_block else _start(task, local, ids, rates, root)
+        best = train(task, fed, engine, local, state, runs, root, on_epoch, resumed=in_block)
+        block = best.by_client(ids, rates, fed)
+        models.scatter(ids, block.models)
         for name, values in figures.items():
-            values[blocks[b]] = getattr(block, name)
+            values[ids] = getattr(block, name)
         in_block = None
         finished((b + 1) * epochs, {}, last=b + 1 == len(blocks))
-    return Baseline(models, **figures)
-
-
-def _block(
-    task: Task,
-    fed: Federation,
-    engine: Engine,
-    local: LocalTraining,
-    seed: int,
-    ids: Tensor,
-    on_epoch: OnEpoch,
-    resumed: Tree | None,
-) -> BlockModels:
-    root = rng.fold(rng.key(seed, ids.device), 0xA10E)
-    rates = torch.tensor(local.rates, device=ids.device)
-    runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
-    state = resumed["state"] if resumed else _start(task, local, ids, rates, root)
-    best = train(task, fed, engine, local, state, runs, root, on_epoch, resumed=resumed)
-    return best.by_client(ids, rates, fed)
+    return Selected(models, **figures)
 
 
 def train(
@@ -173,7 +166,7 @@ def train(
     best = best or Best(state["w"], runs, fed.val.counts().to(device)[runs])
     active = torch.arange(len(runs), device=device)
     began = 0
-    if resumed is not None:
+    if resumed:
         best.state = resumed["best"]
         active, began = resumed["active"], int(resumed["epoch"])
     n, batch = fed.train.counts(), local.batch_size
@@ -258,7 +251,7 @@ class Best:
         self.loss[won] = loss[better]
         self.epoch[won] = epoch
 
-    def by_client(self, ids: Tensor, rates: Tensor, fed: Federation) -> BlockModels:
+    def by_client(self, ids: Tensor, rates: Tensor, fed: Federation) -> Selected[Params]:
         """Of each client's runs the most accurate, ties to the lower loss."""
         grid = (len(ids), len(rates))
         accuracy, loss = self.accuracy.view(grid), self.loss.view(grid)
@@ -272,7 +265,7 @@ class Best:
             )
         chosen = torch.where(accuracy == top, loss, torch.inf).argmin(1)
         flat = torch.arange(len(ids), device=ids.device) * len(rates) + chosen
-        return BlockModels(
+        return Selected(
             tree.row(self.w, flat),
             rates[chosen],
             self.epoch[flat],

@@ -1,16 +1,31 @@
-"""Clients that choose, among several methods and being alone, on their own validation data."""
+"""The choice each client has in the end, among several methods and being alone.
+
+Of the model it trains alone, what each method gives it, and those adapted, a client takes the one
+with the highest accuracy on its own validation data, but stays alone where that is no more than one
+standard error above what it has alone. Nobody is knowingly handed a worse model; the test data,
+which neither has seen, then says what the choice was worth.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 
+import torch
+from torch import Tensor
+
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
 from glocal.evaluation.communication import Traffic
+from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Trial, client_table, summarise
-from glocal.experiment.adaptation_report import Offer, choose
+from glocal.experiment.adaptation_report import Adapted, compose
+from glocal.experiment.baseline import standard_error
+from glocal.experiment.repeat import Repeat
 from glocal.experiment.run import Run
+
+Offer = Repeat | Adapted
+"""What a client may choose: a model's outcome, and its accuracy on validation data."""
 
 CHOICE = "choice"
 """What the row of a comparison is called in which each client chooses."""
@@ -28,14 +43,12 @@ def choice(done: Mapping[str, Run], fed: Federation) -> Run:
     trials, picks = [], []
     for r, alone in enumerate(first.baseline):
         fold = fed.fold(r) if r else fed
-        others = {}
+        others: dict[str, Offer] = {}
         for name, run in offers.items():
-            one = run.repeats[r]
-            others[name] = Offer(one.outcome, one.val_accuracy)
-            if one.adapted is not None:
-                others[f"{name}, adapted"] = Offer(one.adapted.outcome, one.adapted.val_accuracy)
-        own = Offer(alone.outcome, alone.val_accuracy)
-        outcome, chosen = choose(own, others, fold.val.counts())
+            others[name] = repeat = run.repeats[r]
+            if repeat.adapted is not None:
+                others[f"{name}, adapted"] = repeat.adapted
+        outcome, chosen = choose(alone, others, fold.val.counts())
         trials.append(Trial(fold, outcome, alone.outcome, Traffic()))
         picks.append(chosen)
     rows = client_table(trials)
@@ -48,3 +61,14 @@ def choice(done: Mapping[str, Run], fed: Federation) -> Run:
     summary["choice"] = dict(Counter(name for chosen in picks for name in chosen))
     settings = {**first.settings, "method": CHOICE}
     return Run(CHOICE, {}, rows, summary, [], dict(fed.describe), {}, settings)
+
+
+def choose(alone: Offer, others: Mapping[str, Offer], n: Tensor) -> tuple[Outcome, list[str]]:
+    """Each client's choice on its ``n`` validation examples, leaning to what it has alone."""
+    names = list(others)
+    offered = torch.stack([others[name].val_accuracy.cpu() for name in names])
+    own = alone.val_accuracy.cpu()
+    leave = offered.amax(0) > own + standard_error(own, n.cpu())
+    best = offered.argmax(0)
+    picks = [names[int(b)] if go else "local" for b, go in zip(best, leave, strict=True)]
+    return compose([alone.outcome if p == "local" else others[p].outcome for p in picks]), picks

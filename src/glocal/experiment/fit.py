@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from glocal.core.errors import GlocalError, shown
-from glocal.core.progress import Report, reporter, silent
+from glocal.core.progress import Report, reporter
 from glocal.data.federation import Federation
 from glocal.evaluation.summary import against as set_against
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import parallel
 from glocal.experiment import setup as setups
-from glocal.experiment.assembly import assembled
 from glocal.experiment.choice import CHOICE, choice
 from glocal.experiment.config import DEFAULT_COMPARISON, GROUPS, Config, from_arguments, of_group
 from glocal.experiment.repeat import Repeat
-from glocal.experiment.run import Comparison, Run
+from glocal.experiment.run import Comparison, Run, assembled
 from glocal.experiment.runner import (
     Callbacks,
     Line,
     Runner,
+    baseline_of,
     memory_needed,
     run_seed,
     runner_of,
@@ -36,20 +35,11 @@ from glocal.training.checkpoint import CheckpointPolicy
 MethodLike = str | Method | Plan
 
 
-@dataclass(frozen=True)
-class Watch:
-    """Who is told how several methods' training goes on."""
-
-    report: Report = silent
-    on_line: Callable[[str, Line], None] = lambda name, line: None
-    """Called with a method's name and a round's line of its history."""
-
-
 def train_all(
     methods: Iterable[MethodLike] | Mapping[str, MethodLike],
     config: Config,
     fed: Federation,
-    watch: Watch | None = None,
+    callbacks: Callbacks | None = None,
     *,
     baseline: Iterable[Repeat] = (),
     checkpoints: Mapping[str, CheckpointPolicy] | None = None,
@@ -62,34 +52,33 @@ def train_all(
         methods: Specs, or Methods and Plans by the names of their runs.
         config: Everything but the methods and the data.
         fed: The data, as the first repeat has it.
-        watch: Who is told.
+        callbacks: Who is told.
         baseline: The local baseline of all repeats, if it is known from an earlier run.
         checkpoints: Where those of each method are; training is resumed from them.
     """
-    watch, checkpoints = watch or Watch(), checkpoints or {}
+    callbacks, checkpoints = callbacks or Callbacks(), checkpoints or {}
     by_name = _by_name(methods)
     runners = {name: runner_of(name, method) for name, method in by_name.items()}
     first = setups.make(config, fed, 0)
-    jobs = _jobs(runners, config, first, checkpoints)
+    jobs = _jobs(runners, first, checkpoints)
     if jobs == 1:
-        repeats = _in_this_process(runners, config, fed, first, watch, checkpoints)
+        repeats = _in_this_process(runners, fed, first, callbacks, checkpoints)
     else:
-        pool = parallel.Pool(config, fed, by_name, jobs, checkpoints)
-        repeats = pool.repeats(runners, first, watch.report, watch.on_line, tuple(baseline))
+        known = tuple(baseline)
+        repeats = parallel.repeats(
+            by_name, runners, fed, first, jobs, callbacks, checkpoints, known
+        )
     for name, of_method, of_baseline in repeats:
-        yield name, assembled(config, name, fed, of_method, of_baseline, first.task.module)
+        yield name, assembled(first, fed, name, of_method, of_baseline)
 
 
 def _jobs(
-    runners: Mapping[str, Runner],
-    config: Config,
-    first: Setup,
-    checkpoints: Mapping[str, CheckpointPolicy],
+    runners: Mapping[str, Runner], first: Setup, checkpoints: Mapping[str, CheckpointPolicy]
 ) -> int:
     """How many processes train; refuses what does not fit the machine."""
-    jobs = parallel.jobs_for(len(runners), config, first.small)
-    needs = {name: memory_needed(config, each, first, jobs) for name, each in runners.items()}
-    if not config.jobs:
+    jobs = parallel.jobs_for(len(runners), first.config, first.small)
+    needs = {name: memory_needed(runner, first, jobs) for name, runner in runners.items()}
+    if not first.config.jobs:
         jobs = min(limits.processes(need, jobs) for need in needs.values())
     if any(need and need.disk for need in needs.values()):
         jobs = 1  # who writes the result must have the file that the states are in
@@ -102,28 +91,27 @@ def _jobs(
 
 def _in_this_process(
     runners: Mapping[str, Runner],
-    config: Config,
     fed: Federation,
     first: Setup,
-    watch: Watch,
+    callbacks: Callbacks,
     checkpoints: Mapping[str, CheckpointPolicy],
 ) -> Iterator[tuple[str, list[Repeat], list[Repeat]]]:
     """Every method's repeats and those of its local baseline, one after another."""
+    config = first.config
     for name, runner in runners.items():
-        baseline = runner.baseline(config)
+        baseline = baseline_of(config, runner)
         of_baseline: list[Repeat] = []
         of_method: list[Repeat] = []
         kept = checkpoints.get(name)
-        callbacks = Callbacks(watch.report, partial(watch.on_line, name))
         with parallel.named(name, len(runners)):
             for r in range(config.repeats):
                 setup = first if r == 0 else setups.make(config, fed, r)
                 if r:
-                    runner.check(config, setup)
-                alone = run_seed(config, baseline, fed, r, callbacks, kept, setup)
+                    runner.check(setup)
+                alone = run_seed(baseline, setup, callbacks, kept)
                 of_baseline.append(alone.figures() if r else alone)
                 if runner is not baseline:
-                    repeat = run_seed(config, runner, fed, r, callbacks, kept, setup)
+                    repeat = run_seed(runner, setup, callbacks, kept)
                     of_method.append(repeat.figures() if r else repeat)
         yield name, (of_method or of_baseline), of_baseline
 
@@ -152,11 +140,12 @@ def fit(
     """
     _check_federation(fed)
     name = name or (method if isinstance(method, str) else "method")
-    keeping = _keeping(checkpoints)
+    if isinstance(checkpoints, str | Path):
+        checkpoints = CheckpointPolicy(Path(checkpoints), stop=lambda: False)
+    kept = {name: checkpoints} if checkpoints else {}
     with reporter(progress) as report:
-        watch = Watch(report, lambda _, line: on_line(line))
-        kept = {name: keeping} if keeping else {}
-        runs = train_all({name: method}, from_arguments(settings), fed, watch, checkpoints=kept)
+        told = Callbacks(report, lambda _, line: on_line(line))
+        runs = train_all({name: method}, from_arguments(settings), fed, told, checkpoints=kept)
         return dict(runs)[name]
 
 
@@ -191,7 +180,7 @@ def compare(
         _check_federation(fed)
         config = from_arguments(settings)
     with reporter(progress) as report:
-        done = dict(train_all(methods, config, fed, Watch(report, on_line)))
+        done = dict(train_all(methods, config, fed, Callbacks(report, on_line)))
     return Comparison(concluded(done, fed, config, against, choose))
 
 
@@ -219,12 +208,6 @@ def _by_name(methods: Iterable[MethodLike] | Mapping[str, MethodLike]) -> dict[s
     if not by_name:
         raise GlocalError("there is nothing to compare: name one method or more.")
     return by_name
-
-
-def _keeping(checkpoints: str | Path | CheckpointPolicy | None) -> CheckpointPolicy | None:
-    if isinstance(checkpoints, str | Path):
-        return CheckpointPolicy(Path(checkpoints), stop=lambda: False)
-    return checkpoints
 
 
 def _check_federation(fed: object) -> None:

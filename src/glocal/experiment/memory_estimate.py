@@ -225,7 +225,7 @@ def estimate(
         baseline_client=footprint(
             Method(local=local, shared=nothing()), task, fed.x, fed.y_train, longest, setting
         )[0],
-        rates=len(local.rates),
+        rates=len(baseline.rates_of(local)),
         marks=4 * len(fed.test.rows) if pooled else 0,
         known=known,
         repeats=repeats,

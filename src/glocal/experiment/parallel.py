@@ -18,8 +18,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from multiprocessing.connection import wait as wait_for
 from typing import Any
 
@@ -28,21 +28,20 @@ import torch
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.core.locks import hold
-from glocal.core.progress import Report, print_note
+from glocal.core.progress import print_note
 from glocal.data.federation import Federation
+from glocal.experiment.baseline import known_by
 from glocal.experiment.config import Config
 from glocal.experiment.repeat import Repeat
-from glocal.experiment.restored import restored
 from glocal.experiment.runner import (
     Callbacks,
-    Line,
     LocalOnly,
     Runner,
     baseline_of,
     run_seed,
     runner_of,
 )
-from glocal.experiment.setup import Setup
+from glocal.experiment.setup import Setup, make
 from glocal.methods import registry
 from glocal.slots.method import Method, Plan
 from glocal.training.checkpoint import CheckpointPolicy
@@ -71,101 +70,97 @@ def jobs_for(methods: int, config: Config, small: bool) -> int:
     return min(cores(), tasks) if small and long and config.device == "cpu" else 1
 
 
-@dataclass
-class Pool:
-    """Processes that train repeats of these methods."""
+def repeats(
+    methods: Mapping[str, str | Method | Plan],
+    runners: Mapping[str, Runner],
+    fed: Federation,
+    first: Setup,
+    jobs: int,
+    callbacks: Callbacks,
+    checkpoints: Mapping[str, CheckpointPolicy],
+    baseline: Sequence[Repeat],
+) -> Iterator[tuple[str, list[Repeat], list[Repeat]]]:
+    """Every method's repeats and those of its local baseline, as processes have done them."""
+    config, count = first.config, first.config.repeats
+    # One of the methods may be the local baseline: it is trained once.
+    label = known_by(baseline_of(config).client)
+    alone = {n: runner for n, runner in runners.items() if isinstance(runner, LocalOnly)}
+    shared = next((n for n, runner in alone.items() if known_by(runner.client) == label), BASELINE)
+    set_against = {name: name if name in alone else shared for name in runners}
+    finished: dict[str, dict[int, Repeat]] = defaultdict(dict)
+    finished[shared] = dict(enumerate(baseline))
+    wanted = list(dict.fromkeys([*set_against.values(), *runners]))
+    tasks = [(n, r) for n in wanted for r in range(count) if r not in finished[n]]
+    context = multiprocessing.get_context("spawn")
+    messages, stop = context.SimpleQueue(), context.Event()
+    hear: dict[str, Callable[..., None]] = {
+        "tick": callbacks.report,
+        "line": callbacks.on_line,
+        "note": print_note,
+    }
+    # The local baseline is none of the methods: its checkpoints are where all share them.
+    anybody = next(iter(checkpoints.values()), None)
+    kept = {name: checkpoints.get(name, anybody) for name in wanted}
+    sent, threads = _sent(config, fed, methods), max(1, cores() // jobs)
+    pool = ProcessPoolExecutor(
+        jobs, context, initializer=_begin, initargs=(sent, messages, stop, kept, threads)
+    )
+    left, halted = list(runners), False
+    try:
+        running: dict[Future[bytes], tuple[str, int]] = {
+            pool.submit(_work, *task): task for task in tasks
+        }
+        while left:
+            done, _ = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
+            while not messages.empty():
+                kind, *said = messages.get()
+                hear[kind](*said)
+            if anybody is not None and anybody.stop():
+                stop.set()
+                for future in [f for f in running if f.cancel()]:
+                    del running[future]
+                    halted = True
+            for future in done & running.keys():
+                name, r = running.pop(future)
+                try:
+                    with named(name, len(runners)):
+                        finished[name][r] = pickle.loads(future.result())
+                except Stopped:
+                    halted = True
+            if halted and not running:
+                raise Stopped
+            while left and all(len(finished[n]) == count for n in (left[0], set_against[left[0]])):
+                name = left.pop(0)
+                runner = runners[name]
+                of_method, of_baseline = (
+                    [finished[n][r] for r in range(count)] for n in (name, set_against[name])
+                )
+                if isinstance(runner, LocalOnly):
+                    of_baseline = of_method
+                else:
+                    of_method[0] = runner.restored(first, of_method[0])
+                yield name, of_method, of_baseline
+    except BrokenProcessPool as error:
+        raise GlocalError(
+            "a worker process was ended from outside, perhaps for want of memory: use one "
+            "process (--jobs 1)."
+        ) from error
+    finally:
+        pool.shutdown(wait=not left, cancel_futures=True)
+        if left:  # stopped half-way: what still runs would run for nobody
+            for child in multiprocessing.active_children():
+                child.kill()
 
-    config: Config
-    fed: Federation
-    methods: Mapping[str, str | Method | Plan]
-    jobs: int
-    checkpoints: Mapping[str, CheckpointPolicy]
-    _repeats: dict[str, dict[int, Repeat]] = field(default_factory=lambda: defaultdict(dict))
 
-    def repeats(
-        self,
-        runners: Mapping[str, Runner],
-        first: Setup,
-        report: Report,
-        on_line: Callable[[str, Line], None],
-        baseline: Sequence[Repeat],
-    ) -> Iterator[tuple[str, list[Repeat], list[Repeat]]]:
-        """Every method's repeats and those of its local baseline, as they are done."""
-        config, count = self.config, self.config.repeats
-        # One of the methods may be the local baseline: it is trained once.
-        label = baseline_of(config).client.label
-        alone = {n: runner for n, runner in runners.items() if isinstance(runner, LocalOnly)}
-        shared = next((n for n, runner in alone.items() if runner.client.label == label), BASELINE)
-        set_against = {name: name if name in alone else shared for name in runners}
-        self._repeats[shared] = dict(enumerate(baseline))
-        wanted = list(dict.fromkeys([*set_against.values(), *runners]))
-        tasks = [(n, r) for n in wanted for r in range(count) if r not in self._repeats[n]]
-        context = multiprocessing.get_context("spawn")
-        messages, stop = context.SimpleQueue(), context.Event()
-        # The local baseline is none of the methods: its checkpoints are where all share them.
-        anybody = next(iter(self.checkpoints.values()), None)
-        kept = {name: self.checkpoints.get(name, anybody) for name in wanted}
-        pool = ProcessPoolExecutor(
-            self.jobs,
-            context,
-            initializer=_begin,
-            initargs=(self._sent(), messages, stop, kept, max(1, cores() // self.jobs)),
-        )
-        left = list(runners)
-        halted = False
-        try:
-            running: dict[Future[bytes], tuple[str, int]] = {
-                pool.submit(_work, *task): task for task in tasks
-            }
-            while left:
-                done, _ = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
-                while not messages.empty():
-                    _pass_on(messages.get(), report, on_line)
-                if anybody is not None and anybody.stop():
-                    stop.set()
-                    for future in [f for f in running if f.cancel()]:
-                        del running[future]
-                        halted = True
-                for future in done & running.keys():
-                    name, r = running.pop(future)
-                    try:
-                        with named(name, len(runners)):
-                            self._repeats[name][r] = pickle.loads(future.result())
-                    except Stopped:
-                        halted = True
-                if halted and not running:
-                    raise Stopped
-                while left and all(
-                    len(self._repeats[n]) == count for n in (left[0], set_against[left[0]])
-                ):
-                    name = left.pop(0)
-                    of_method = self._all(name)
-                    of_method[0] = restored(runners[name], config, first, of_method[0])
-                    same = set_against[name] == name
-                    yield name, of_method, of_method if same else self._all(shared)
-        except BrokenProcessPool as error:
-            raise GlocalError(
-                "a worker process was ended from outside, perhaps for want of memory: use one "
-                "process (--jobs 1)."
-            ) from error
-        finally:
-            pool.shutdown(wait=not left, cancel_futures=True)
-            if left:  # stopped half-way: what still runs would run for nobody
-                for child in multiprocessing.active_children():
-                    child.kill()
-
-    def _all(self, name: str) -> list[Repeat]:
-        return [self._repeats[name][r] for r in range(self.config.repeats)]
-
-    def _sent(self) -> bytes:
-        """What a worker needs, pickled here: as it is, torch would pass it in shared memory."""
-        try:
-            return pickle.dumps((self.config, self.fed, dict(self.methods), registry.registered()))
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise GlocalError(
-                f"this cannot be sent to other processes ({error}): give methods and models by "
-                "name, or use jobs=1."
-            ) from error
+def _sent(config: Config, fed: Federation, methods: Mapping[str, str | Method | Plan]) -> bytes:
+    """What a worker needs, pickled here: as it is, torch would pass it in shared memory."""
+    try:
+        return pickle.dumps((config, fed, dict(methods), registry.registered()))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise GlocalError(
+            f"this cannot be sent to other processes ({error}): give methods and models by "
+            "name, or use jobs=1."
+        ) from error
 
 
 @contextmanager
@@ -177,18 +172,6 @@ def named(name: str, methods: int) -> Iterator[None]:
         if methods == 1 or not name:
             raise
         raise ClientError(f"{name}: {error}") from error
-
-
-def _pass_on(
-    message: tuple[Any, ...], report: Report, on_line: Callable[[str, Line], None]
-) -> None:
-    kind, *rest = message
-    if kind == "line":
-        on_line(*rest)
-    elif kind == "note":
-        print_note(*rest)
-    else:
-        report(*rest)
 
 
 @dataclass
@@ -231,32 +214,22 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-@contextmanager
-def _only_here(keeping: CheckpointPolicy | None, name: str, repeat: int) -> Iterator[None]:
-    """A worker whose parent was killed may write for a moment longer: wait for that."""
-    if keeping is None:
-        yield
-        return
-    safe = re.sub(r"[^A-Za-z0-9]+", "_", name)[:50] or "baseline"
-    with hold(keeping.folder / "at-work" / f"{safe}-{repeat + 1}", wait=60):
-        yield
-
-
 def _work(name: str, repeat: int) -> bytes:
     """One repeat of one method, pickled here: as it is, torch would pass it in shared memory."""
     worker = _WORKER[0]
 
-    def report(what: str, done: int, total: int) -> None:
-        worker.messages.put(("tick", what, done, total))
-
-    def on_line(line: Line) -> None:
-        worker.messages.put(("line", name, line))
+    def tell(kind: str) -> Callable[..., None]:
+        return lambda *said: worker.messages.put((kind, *said))
 
     baseline = name == BASELINE
     runner = baseline_of(worker.config) if baseline else runner_of(name, worker.methods[name])
     keeping = worker.checkpoints.get(name)
-    with _only_here(keeping, name, repeat):
-        result = run_seed(
-            worker.config, runner, worker.fed, repeat, Callbacks(report, on_line), keeping
-        )
+    writing: AbstractContextManager[None] = nullcontext()
+    if keeping is not None:
+        # A worker whose parent was killed may write for a moment longer: wait for that.
+        safe = re.sub(r"[^A-Za-z0-9]+", "_", name)[:50] or "baseline"
+        writing = hold(keeping.folder / "at-work" / f"{safe}-{repeat + 1}", wait=60)
+    with writing:
+        setup = make(worker.config, worker.fed, repeat)
+        result = run_seed(runner, setup, Callbacks(tell("tick"), tell("line")), keeping)
     return pickle.dumps(result.figures() if repeat else replace(result, trained=None))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from glocal.core import tree
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.evaluation.communication import Traffic
@@ -18,6 +19,7 @@ from glocal.experiment.adaptation_report import Adapted
 from glocal.experiment.attack_report import Struck
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made
+from glocal.slots.method import Plan
 from glocal.training import poisoning as poison
 from glocal.training.client_state.offload import check_fits
 from glocal.training.client_state.store import ClientStore
@@ -47,19 +49,17 @@ class Repeat:
     """What one repeat of a method, or of being alone, came to."""
 
     outcome: Outcome
-    traffic: Traffic
-    model: Params
-    states: Tree
-    """``ids`` and what they keep, stacked; where that is on disk, ``ids`` alone."""
-    history: list[dict[str, Any]]
-    published: int
-    together: dict[str, Any] | None
-    """The new test, where it was asked for."""
-    engine: str
-    model_name: str
-    parameters: int
     val_accuracy: Tensor
     """[clients] of the model each client uses: what a choice goes by."""
+    engine: str
+    traffic: Traffic = field(default_factory=Traffic)
+    model: Params = field(default_factory=dict)
+    states: Tree = field(default_factory=dict)
+    """``ids`` and what they keep, stacked; where that is on disk, ``ids`` alone."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    published: int = 0
+    together: dict[str, Any] | None = None
+    """The new test, where it was asked for."""
     adapted: Adapted | None = None
     trained: Trained | None = field(default=None, repr=False)
     struck: Struck | None = None
@@ -94,15 +94,9 @@ def evaluate_trained(trained: Trained, fed: Federation) -> tuple[Outcome, Tensor
     """
     t = trained.training
     models, same = t.models(trained.progress), t.one_for_all(trained.progress)
-    outcome = outcomes(
-        t.task,
-        fed,
-        t.engine,
-        models,
-        pool=pool_is_valid(fed),
-        one_for_all=same,
-    )
-    return outcome, validation(t.task, fed, t.engine, models, one_for_all=same)[0]
+    where = (t.task, fed, t.engine, models)
+    outcome = outcomes(*where, pool=pool_is_valid(fed), one_for_all=same)
+    return outcome, validation(*where, one_for_all=same)[0]
 
 
 def struck(
@@ -121,3 +115,35 @@ def struck(
     for ids in torch.split(everyone, at_once(setup.task, setup.fed)):
         success += poison.success(mark, *where, models(ids), ids)
     return Struck(adversary.clients, stopped, success)
+
+
+def progress_of(
+    training: Training,
+    model: Params,
+    ids: Tensor,
+    states: Tree,
+    rounds: int,
+    stages: Sequence[str | None],
+) -> Progress:
+    """Where a training stood, from the server's model, the clients' states and its rounds' stages.
+
+    What the server kept for itself (an optimiser's state, a weighting's, the count of its privacy)
+    is not restored: this can be evaluated, adapted and trained anew, but not resumed.
+    """
+    task, device = training.task, training.fed.x.device
+    stage, began = _stage(training.plan, stages)
+    placed: Params = tree.to({k: model[k] for k in task.names}, device)
+    method = training.plan.stages[stage].method
+    begun = method.begin(task, placed, training.setting)
+    clients = ClientStore(len(training.fed), device)
+    progress = Progress(begun, clients, Traffic(), stage, began, rounds)
+    progress.clients = training.store(progress).filled(ids, states)
+    return progress
+
+
+def _stage(plan: Plan, stages: Sequence[str | None]) -> tuple[int, int]:
+    """The stage of the last round, and the rounds before it: a goal may not have been reached."""
+    names = [stage.name for stage in plan.stages]
+    if len(names) == 1 or not stages:
+        return 0, 0
+    return names.index(str(stages[-1])), sum(name != stages[-1] for name in stages)

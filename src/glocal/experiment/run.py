@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,13 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.files import dump, make_folder, write
 from glocal.core.types import Params, Tree
-from glocal.evaluation.summary import Table
-from glocal.experiment import result_files
+from glocal.data.federation import Federation
+from glocal.evaluation.summary import Table, Trial, client_table, summarise
+from glocal.experiment import ensemble, parts, result_files
+from glocal.experiment.adaptation_report import add_adapted
+from glocal.experiment.attack_report import add_attack
 from glocal.experiment.repeat import Repeat, Trained
+from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made
 
 if TYPE_CHECKING:
@@ -139,6 +143,69 @@ class Run:
         )
 
 
+def assembled(
+    setup: Setup, fed: Federation, name: str, repeats: Sequence[Repeat], baseline: Sequence[Repeat]
+) -> Run:
+    """All repeats of a method, set against the local baseline's; the two may be the same."""
+    config, is_baseline = setup.config, repeats is baseline
+    trials = [
+        Trial(fed.fold(r) if r else fed, repeat.outcome, alone.outcome, repeat.traffic)
+        for r, (repeat, alone) in enumerate(zip(repeats, baseline, strict=True))
+    ]
+    first = repeats[0]
+    rows = client_table(trials)
+    summary = summarise(rows, trials)
+    summary["rounds"] = 0 if is_baseline else config.rounds
+    if first.privacy is not None:
+        summary |= {k: first.privacy[k] for k in ("epsilon", "rounds")}
+        summary["privacy"] = first.privacy
+    sets = [repeat.made for repeat in repeats if repeat.made is not None]
+    if sets:
+        summary["synthetic_accuracy"] = sum(m.figures["accuracy"] for m in sets) / len(sets)
+        summary["synthetic"] = sets[0].figures
+    if diverged := _diverged(repeats):
+        summary["diverged"] = diverged
+    summary["params_published"] = first.published
+    summary["parameters"] = tree.count(setup.task.params)
+    adapted = [repeat.adapted for repeat in repeats if repeat.adapted is not None]
+    if adapted:
+        add_adapted(rows, summary, trials, adapted)
+    struck = [repeat.struck for repeat in repeats if repeat.struck is not None]
+    attack = parts.attack(config.attack)
+    if attack is not None and struck:
+        add_attack(rows, summary, attack.spec, struck)
+    together = [repeat.together for repeat in repeats if repeat.together is not None]
+    if together:
+        summary["new_test"] = ensemble.mean(together)
+    chosen = {"model": setup.model_name, "engine": first.engine}
+    several = tuple(repeats)
+    return Run(
+        method=name,
+        model=first.model,
+        clients=rows,
+        summary=summary,
+        history=first.history,
+        states=first.states,
+        data=fed.describe,
+        settings={"method": name, **config.recorded(), **chosen},
+        trained=first.trained,
+        repeats=several,
+        baseline=several if is_baseline else tuple(baseline),
+        template=setup.task.module,
+    )
+
+
+def _diverged(repeats: Sequence[Repeat]) -> dict[str, list[int]]:
+    """Whose training was not finite, and in which rounds (of all repeats)."""
+    rounds: dict[str, set[int]] = {}
+    for repeat in repeats:
+        for line in repeat.history:
+            affected: list[Any] = [*line.get("left_out", ()), *line.get("clipped", ())]
+            for client in affected:
+                rounds.setdefault(client, set()).add(line["round"])
+    return {client: sorted(of_client) for client, of_client in rounds.items()}
+
+
 class Comparison(Mapping[str, Run]):
     """Runs of several methods on the same clients, by the methods' names."""
 
@@ -147,8 +214,6 @@ class Comparison(Mapping[str, Run]):
 
     def __getitem__(self, method: str) -> Run:
         """The run of a method."""
-        if method not in self._runs:
-            raise KeyError(method)
         return self._runs[method]
 
     def __iter__(self) -> Iterator[str]:

@@ -11,20 +11,26 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from glocal.core import tree
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.core.progress import Report, silent
 from glocal.core.validation import positive_integers
-from glocal.data.federation import Federation
-from glocal.evaluation.communication import Traffic, published
+from glocal.evaluation.communication import published
 from glocal.experiment import ensemble, parts
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import setup as setups
 from glocal.experiment.adaptation_report import adapt_clients
+from glocal.experiment.baseline import known_by
 from glocal.experiment.config import Config
 from glocal.experiment.fingerprint import digest
-from glocal.experiment.repeat import Repeat, Trained, contents, evaluate_trained, struck
+from glocal.experiment.repeat import (
+    Repeat,
+    Trained,
+    contents,
+    evaluate_trained,
+    progress_of,
+    struck,
+)
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import made
 from glocal.methods import resolve
@@ -46,8 +52,8 @@ class Callbacks:
 
     report: Report = silent
     """Called with what is trained, how much of it is done, and how much there is."""
-    on_line: Callable[[Line], None] = lambda line: None
-    """Called with each round's line of the history, again where a run is resumed."""
+    on_line: Callable[[str, Line], None] = lambda name, line: None
+    """Called with a method's name and each line of its history, again where a run is resumed."""
     on_round: Callable[[Progress], None] = lambda progress: None
     """Called with where the training stands after each round."""
 
@@ -59,35 +65,27 @@ class LocalOnly:
     name: str
     client: LocalTraining
 
-    def check(self, config: Config, setup: Setup) -> Training | None:
+    def check(self, setup: Setup) -> Training | None:
         """Refuse what does not fit: nothing is trained together, so nothing can."""
-        if config.attack is not None:
+        if setup.config.attack is not None:
             raise GlocalError(
                 "local sends nothing, so no attack can reach it: leave the attack out."
             )
         return None
 
-    def baseline(self, config: Config) -> LocalOnly:
-        """What this is set against: itself."""
-        return self
-
     def run(
-        self,
-        config: Config,
-        setup: Setup,
-        callbacks: Callbacks,
-        checkpoints: CheckpointPolicy | None,
+        self, setup: Setup, callbacks: Callbacks, checkpoints: CheckpointPolicy | None
     ) -> Repeat:
         """One repeat."""
-        task, keeper = setup.task, None
+        config, task, keeper = setup.config, setup.task, None
         storage = Storage(config.states, what="the local baseline's models")
         if checkpoints is not None:
             code = digest(task.module, task.losses, task.augment)
-            of = f"alone {code} {setup.digest} {self.client.label}"
+            of = f"alone {code} {setup.digest} {known_by(self.client)}"
             keeper = checkpoints.epochs(setup.repeat, of)
             folder = keeper.series.folder
             storage = Storage(config.states, folder, checkpoints.note, storage.what)
-        report = partial(callbacks.report, title(config, "alone", setup.repeat))
+        report = partial(callbacks.report, setup.title("alone"))
         baseline, outcome = setups.measured(setup, self.client, report, keeper, storage)
         together = None
         if config.new_test:
@@ -95,17 +93,11 @@ class LocalOnly:
             together = ensemble.own_models(task, setup.fed, setup.engine, models)
         states, on_disk = contents(baseline.models, final=True)
         return Repeat(
-            outcome=outcome,
-            traffic=Traffic(),
-            model={},
+            outcome,
+            baseline.val_accuracy,
+            setup.engine.executed,
             states=states,
-            history=[],
-            published=0,
             together=together,
-            engine=setup.engine.executed,
-            model_name=setup.model_name,
-            parameters=tree.count(task.params),
-            val_accuracy=baseline.val_accuracy,
             on_disk=on_disk,
         )
 
@@ -117,9 +109,9 @@ class Federated:
     name: str
     plan: Plan
 
-    def check(self, config: Config, setup: Setup) -> Training:
+    def check(self, setup: Setup) -> Training:
         """Refuse, before anyone trains, what does not fit the data, the model or the sampling."""
-        adversary, fed = None, setup.fed
+        config, adversary, fed = setup.config, None, setup.fed
         attack = parts.attack(config.attack)
         if attack is not None:
             # Of all repeats the same clients, so that what became of the others can be pooled.
@@ -151,29 +143,21 @@ class Federated:
             stage.method.check(setup.task, setup.fed, training.setting)
         return training
 
-    def baseline(self, config: Config) -> LocalOnly:
-        """What this is set against."""
-        return baseline_of(config)
-
     def run(
-        self,
-        config: Config,
-        setup: Setup,
-        callbacks: Callbacks,
-        checkpoints: CheckpointPolicy | None,
+        self, setup: Setup, callbacks: Callbacks, checkpoints: CheckpointPolicy | None
     ) -> Repeat:
         """One repeat."""
-        training = self.check(config, setup)
-        keeper = None
+        config, training, keeper = setup.config, self.check(setup), None
         if checkpoints is not None:
-            keeper = checkpoints.rounds(setup.repeat, self._known_by(config, setup))
+            keeper = checkpoints.rounds(setup.repeat, self._known_by(setup))
             storage = Storage(config.states, keeper.series.folder, checkpoints.note)
             training = replace(training, storage=storage)
 
         def on_round(done: Progress, new: list[Line]) -> None:
-            callbacks.report(title(config, self.name, setup.repeat), done.round, config.rounds)
+            callbacks.report(setup.title(self.name), done.round, config.rounds)
             for line in new:
-                callbacks.on_line(numbered(config, line, setup.repeat))
+                of_several = {"repeat": setup.repeat + 1} if config.repeats > 1 else {}
+                callbacks.on_line(self.name, {**line, **of_several})
             callbacks.on_round(done)
 
         done, stopped = _rounds(training, on_round, keeper)
@@ -182,7 +166,7 @@ class Federated:
         outcome, val_accuracy = evaluate_trained(trained, setup.fed)
         adapted = None
         if config.adapt is not None:
-            what = title(config, f"{self.name}, adapting", setup.repeat)
+            what = setup.title(f"{self.name}, adapting")
 
             def tick(epoch: int, epochs: int) -> None:
                 callbacks.report(what, epoch, epochs)
@@ -200,34 +184,41 @@ class Federated:
                 tick=tick,
             )
         states, on_disk = contents(done.clients)
+        privacy = training.method(done).privacy
         return Repeat(
-            outcome=outcome,
+            outcome,
+            val_accuracy,
+            executed,
             traffic=done.traffic,
             model=whole_model(setup.task, done.server),
             states=states,
             history=done.history,
             published=_published(training, done),
             together=ensemble.new_test(trained) if config.new_test else None,
-            engine=executed,
-            model_name=setup.model_name,
-            parameters=tree.count(setup.task.params),
-            val_accuracy=val_accuracy,
             adapted=adapted,
             trained=trained,
             struck=struck(training, setup, trained.models, stopped),
-            privacy=_spent(training, done),
+            privacy=privacy.spent(done.server["privacy"], training.setting) if privacy else None,
             made=made(training, done, setup.fed),
             on_disk=on_disk,
         )
 
-    def _known_by(self, config: Config, setup: Setup) -> str:
+    def _known_by(self, setup: Setup) -> str:
         """What a checkpoint must be of, to be taken for this repeat's."""
+        config, task = setup.config, setup.task
         attack = parts.attack(config.attack)
         sampling = (config.rounds, config.fraction, config.sampled, config.poisson)
-        task = setup.task
         code = digest(self.plan, task.module, task.losses, task.augment)
         about = (*sampling, attack.spec if attack else None, config.validate_every)
         return f"{self.name} {code} {setup.digest} {about}"
+
+    def restored(self, setup: Setup, repeat: Repeat) -> Repeat:
+        """A repeat that came without its training, with it again, to be evaluated further."""
+        training, states = self.check(setup), dict(repeat.states)
+        stages = [line.get("stage") for line in repeat.history]
+        where = (training, repeat.model, states.pop("ids"), states, len(stages), stages)
+        progress = replace(progress_of(*where), traffic=repeat.traffic, history=repeat.history)
+        return replace(repeat, trained=Trained(training, progress))
 
 
 Runner = LocalOnly | Federated
@@ -240,46 +231,32 @@ def runner_of(name: str, method: str | Method | Plan) -> Runner:
     return LocalOnly(name, client) if isinstance(client, LocalTraining) else Federated(name, plan)
 
 
-def baseline_of(config: Config) -> LocalOnly:
-    """The local baseline."""
+def baseline_of(config: Config, runner: Runner | None = None) -> LocalOnly:
+    """The local baseline, or that of a method: clients who train alone are their own."""
+    if isinstance(runner, LocalOnly):
+        return runner
     return LocalOnly("alone", parts.baseline(config.baseline))
 
 
 def run_seed(
-    config: Config,
     runner: Runner,
-    fed: Federation,
-    repeat: int,
+    setup: Setup,
     callbacks: Callbacks | None = None,
     checkpoints: CheckpointPolicy | None = None,
-    setup: Setup | None = None,
 ) -> Repeat:
-    """One repeat of a method: the ``repeat``-th split of the federation with a seed of its own.
-
-    Args:
-        config: Everything but the method and the data.
-        runner: The method.
-        fed: The data, as the first repeat has it.
-        repeat: Which repeat, from 0.
-        callbacks: Who is told how it goes on.
-        checkpoints: Where those are written, and resumed from.
-        setup: That of this repeat, if it was made already.
-    """
-    setup = setup or setups.make(config, fed, repeat)
+    """One repeat of a method, resumed where there are checkpoints of it."""
     with setup.threads():
-        return runner.run(config, setup, callbacks or Callbacks(), checkpoints)
+        return runner.run(setup, callbacks or Callbacks(), checkpoints)
 
 
-def memory_needed(
-    config: Config, runner: Runner, setup: Setup, processes: int = 1
-) -> limits.Estimate | None:
+def memory_needed(runner: Runner, setup: Setup, processes: int = 1) -> limits.Estimate | None:
     """The memory that all repeats will take, beyond what is taken already.
 
     None if that cannot be found out: something in the method or the model fails, and training will
     say where. What does not fit is refused.
     """
-    training = runner.check(config, setup)
-    baseline = runner.baseline(config).client
+    training = runner.check(setup)
+    baseline = baseline_of(setup.config, runner).client
     try:
         return limits.estimate(
             setup.task,
@@ -287,23 +264,13 @@ def memory_needed(
             setup.engine,
             baseline,
             training,
-            repeats=config.repeats,
+            repeats=setup.config.repeats,
             processes=processes,
             known=setups.is_measured(setup, baseline),
-            states=config.states,
+            states=setup.config.states,
         )
     except Exception:  # whatever a user's method raises
         return None
-
-
-def title(config: Config, what: str, repeat: int) -> str:
-    """What a progress bar says."""
-    return f"{what} ({repeat + 1} of {config.repeats})" if config.repeats > 1 else what
-
-
-def numbered(config: Config, line: Line, repeat: int) -> Line:
-    """A round's line, with its repeat where there are several."""
-    return {**line, "repeat": repeat + 1} if config.repeats > 1 else line
 
 
 def _rounds(
@@ -335,11 +302,6 @@ def _rounds(
             raise
         # That the federation ends there is what was to be found out: it is evaluated as it stands.
         return progress, progress.round + 1
-
-
-def _spent(training: Training, done: Progress) -> dict[str, Any] | None:
-    privacy = training.method(done).privacy
-    return privacy.spent(done.server["privacy"], training.setting) if privacy else None
 
 
 def _published(training: Training, done: Progress) -> int:

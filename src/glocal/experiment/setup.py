@@ -24,7 +24,7 @@ from glocal.engines.base import Engine
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment import memory_estimate as limits
-from glocal.experiment.baseline import Baseline, train_baseline
+from glocal.experiment.baseline import Selected, known_by, train_baseline
 from glocal.experiment.config import Config
 from glocal.experiment.parts import augmentation
 from glocal.methods.local import LocalTraining
@@ -34,6 +34,7 @@ from glocal.nn.task import Task, cross_entropy, try_out, try_vectorised
 if TYPE_CHECKING:
     from glocal.training.checkpoint import CheckpointWriter
     from glocal.training.client_state.placement import Storage
+    from glocal.training.client_state.store import ClientStore
 
 ONE_THREAD = 30_000
 """Parameters below which threads of a CPU wait for each other longer than they compute."""
@@ -41,8 +42,9 @@ ONE_THREAD = 30_000
 
 @dataclass(frozen=True)
 class Setup:
-    """What one repeat is done with: a split of the federation, the task and the engine."""
+    """One repeat before it is trained: the settings and what they came to."""
 
+    config: Config
     fed: Federation
     task: Task
     engine: Engine
@@ -54,16 +56,20 @@ class Setup:
     """The caller's objects that the digest does not tell: losses, augmentation, model."""
     model_name: str
 
-    @property
-    def key(self) -> str:
+    def key(self, client: LocalTraining) -> str:
         """A text that is equal, while ``objects`` live, where a baseline would come out equal."""
-        return " ".join([self.digest, *(str(id(part)) for part in self.objects)])
+        return " ".join([self.digest, *(str(id(part)) for part in self.objects), known_by(client)])
 
     @property
     def small(self) -> bool:
         """Whether one thread trains this as fast as many."""
         few = tree.count(self.task.params) < ONE_THREAD
         return few and self.engine.name == "vectorised" and self.fed.x.device.type == "cpu"
+
+    def title(self, what: str) -> str:
+        """What a progress bar says."""
+        several = self.config.repeats
+        return f"{what} ({self.repeat + 1} of {several})" if several > 1 else what
 
     @contextmanager
     def threads(self) -> Iterator[None]:
@@ -111,7 +117,7 @@ def make(config: Config, fed: Federation, repeat: int) -> Setup:
         None if isinstance(part, str) else part for part in (losses, config.augment, model)
     )
     name = config.model if isinstance(config.model, str) else type(module).__name__
-    return Setup(fed, task, engine, seed, repeat, digest, objects, name)
+    return Setup(config, fed, task, engine, seed, repeat, digest, objects, name)
 
 
 def _engine(given: str | Engine, task: Task, fed: Federation, device: torch.device) -> Engine:
@@ -129,7 +135,7 @@ def _engine(given: str | Engine, task: Task, fed: Federation, device: torch.devi
     return made
 
 
-_BASELINES: OrderedDict[str, tuple[Baseline, Outcome, object]] = OrderedDict()
+_BASELINES: OrderedDict[str, tuple[Selected[ClientStore], Outcome, object]] = OrderedDict()
 """The last few, so that methods compared on one federation share theirs."""
 
 KEPT = 32
@@ -141,9 +147,9 @@ def measured(
     tick: Callable[[int, int], None],
     keeper: CheckpointWriter | None = None,
     storage: Storage | None = None,
-) -> tuple[Baseline, Outcome]:
+) -> tuple[Selected[ClientStore], Outcome]:
     """The local baseline, trained once for a federation, a model and a seed."""
-    key = _baseline_key(setup, client)
+    key = setup.key(client)
     if key not in _BASELINES:
         where = (setup.task, setup.fed, setup.engine)
         baseline = train_baseline(*where, client, setup.seed, tick, keeper, storage)
@@ -164,11 +170,7 @@ def measured(
 
 def is_measured(setup: Setup, client: LocalTraining) -> bool:
     """Whether the local baseline is there already."""
-    return _baseline_key(setup, client) in _BASELINES
-
-
-def _baseline_key(setup: Setup, client: LocalTraining) -> str:
-    return f"{setup.key} {client.label}"
+    return setup.key(client) in _BASELINES
 
 
 def _module(

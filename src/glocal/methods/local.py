@@ -3,7 +3,7 @@
 Nothing is communicated. A client trains its own fresh initialisation on its own data and keeps its
 optimiser from round to round, since there is no server to interrupt it. As a method on its own
 (``local``) it is the local baseline of every comparison: :mod:`glocal.experiment.baseline` gives
-each client its own learning rate from ``grid`` and stops early, both on the client's validation
+each client its own learning rate from a grid and stops early, both on the client's validation
 data.
 """
 
@@ -18,13 +18,11 @@ from torch import Tensor
 from glocal.core.errors import GlocalError
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params
 from glocal.core.validation import positive, positive_integers
-from glocal.methods.training_args import TrainingArgs, client_optimiser, schedule
+from glocal.methods.training_args import DEFAULTS, TrainingArgs, client_optimiser, schedule
 from glocal.nn.task import Task
 from glocal.slots.client import Candidates, Finish, Local, Phase, Received, Start
 from glocal.slots.method import Method
 from glocal.slots.sharing import nothing
-
-GRID = (0.03, 0.1, 0.3)
 
 
 def own_model(task: Task, down: Downlink, client: ClientState) -> Params:
@@ -41,12 +39,12 @@ class LocalTraining(Local):
     """
 
     rates: tuple[float, ...]
-    """Learning rates that a client may pick from."""
+    """Learning rates that a client may pick from; none: those of the local baseline."""
     max_epochs: int
     patience: int
     """Epochs without a gain on validation data after which training stops."""
-    label: str = ""
-    """Equal for equal settings: a local baseline is measured once for each."""
+    settings: str = ""
+    """How a client trains, as text."""
     start: Start = lambda task, down, client: client
     finish: Finish = lambda task, down, carry: ({}, carry, {})
     received: Received = own_model
@@ -56,24 +54,25 @@ class LocalTraining(Local):
 
 def local(
     *,
-    grid: tuple[float, ...] = GRID,
+    grid: tuple[float, ...] | None = None,
     max_epochs: int = 100,
     patience: int = 15,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """Each client by itself; ``lr`` fixes its rate, else each client picks one from ``grid``."""
+    """Each client by itself; ``lr`` fixes its rate, else each client picks one of ``grid``."""
     if "lr" in training:
         positive(lr=training["lr"])
-    rates = (training["lr"],) if "lr" in training else tuple(grid)
-    if not rates or min(rates) <= 0:
+    elif grid is not None and (not grid or min(grid) <= 0):
         raise GlocalError(f"grid must hold learning rates above 0, not {grid}.")
+    rates = (training["lr"],) if "lr" in training else tuple(grid or ())
     positive_integers(max_epochs=max_epochs, patience=patience)
     settings: TrainingArgs = {"batch_size": 10, "epochs": 1, **training, "lr": 1.0}
     opt = client_optimiser(**settings)
 
     def init(task: Task, params: Params, key: Tensor) -> ClientState:
         w = task.init(key)
-        rate = torch.tensor(rates[0], device=next(iter(w.values())).device)
+        first = rates[0] if rates else DEFAULTS["lr"]
+        rate = torch.tensor(first, device=next(iter(w.values())).device)
         return {"w": w, "opt": opt.init(w), "lr": rate}
 
     def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
@@ -90,6 +89,6 @@ def local(
         patience=patience,
         batch_size=settings["batch_size"],
         schedule=schedule(settings.get("schedule", "constant")),
-        label=f"{sorted(settings.items())} {rates} {max_epochs} {patience}",
+        settings=str(sorted(settings.items())),
     )
     return Method(local=by_itself, shared=nothing())

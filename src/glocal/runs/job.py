@@ -14,8 +14,9 @@ from glocal.core.progress import print_note, reporter
 from glocal.data.federation import Federation
 from glocal.experiment import result_files
 from glocal.experiment.config import Config, from_mapping
-from glocal.experiment.fit import Watch, concluded, train_all
+from glocal.experiment.fit import concluded, train_all
 from glocal.experiment.run import Run
+from glocal.experiment.runner import Callbacks
 from glocal.methods import resolve
 from glocal.runs import folder as run_folder
 from glocal.runs import tracking
@@ -190,9 +191,9 @@ def _trained(job: Job, fed: Federation, checkpoints: dict[str, CheckpointPolicy]
                 folders[spec].line(line)
                 trackers[spec].line(line)
 
-            watch = Watch(report, on_line)
+            told = Callbacks(report, on_line)
             for spec, finished in train_all(
-                job.specs, job.config, fed, watch, checkpoints=checkpoints
+                job.specs, job.config, fed, told, checkpoints=checkpoints
             ):
                 done[spec] = finished
                 folders[spec].finish(finished)

@@ -24,8 +24,7 @@ from glocal.core.types import Tree
 from glocal.data.federation import Federation
 from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
-from glocal.experiment.repeat import Trained
-from glocal.experiment.restored import progress_of
+from glocal.experiment.repeat import Trained, progress_of
 from glocal.experiment.result_files import SCHEMA
 from glocal.experiment.runner import Federated, Runner, runner_of
 from glocal.experiment.setup import Setup
@@ -70,7 +69,6 @@ class Restored:
 
     files: Files
     fed: Federation
-    config: Config
     setup: Setup
     trained: Trained
 
@@ -181,9 +179,9 @@ def _restored(files: Files, fed: Federation, device: str | None) -> Restored:
         device=device or files.settings.device,
     )
     setup = setups.make(config, fed, 0)
-    training = files.runner.check(config, setup)
+    training = files.runner.check(setup)
     assert training is not None
-    return Restored(files, fed, config, setup, Trained(training, _progress(files, training)))
+    return Restored(files, fed, setup, Trained(training, _progress(files, training)))
 
 
 def _progress(files: Files, training: Training) -> Progress:

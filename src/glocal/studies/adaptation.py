@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.files import plain
 from glocal.core.progress import Report, silent
@@ -15,11 +14,10 @@ from glocal.evaluation.communication import Traffic
 from glocal.evaluation.summary import Trial, against, client_table, summarise
 from glocal.experiment.adaptation import Public, techniques
 from glocal.experiment.adaptation_report import adapt_clients
-from glocal.experiment.assembly import assembled
 from glocal.experiment.choice import CHOICE, choice
 from glocal.experiment.repeat import Repeat, evaluate_trained, struck
 from glocal.experiment.result_files import result
-from glocal.experiment.run import Run
+from glocal.experiment.run import Run, assembled
 from glocal.experiment.runner import Callbacks, baseline_of, run_seed
 from glocal.experiment.synthetic import load
 from glocal.runs.restore import Restored, restore
@@ -81,8 +79,7 @@ def adapted(
     """The run, evaluated again as it stood and after its clients adapted."""
     setup, files = old.setup, old.files
     name = files.method
-    config, baseline = old.config, baseline_of(old.config)
-    alone = run_seed(config, baseline, old.fed, 0, Callbacks(report), setup=setup)
+    alone = run_seed(baseline_of(setup.config), setup, Callbacks(report))
     outcome, val = evaluate_trained(old.trained, setup.fed)
     tick = partial(report, f"{name}, adapting")
     where = (setup.task, setup.fed, setup.engine)
@@ -91,22 +88,15 @@ def adapted(
         *where, techniques(by), models, setup.seed, public=public, keep=keep, tick=tick
     )
     repeat = Repeat(
-        outcome=outcome,
-        traffic=Traffic(),
-        model={},
-        states={},
-        history=[],
-        published=0,
-        together=None,
-        engine=setup.engine.name,
-        model_name=setup.model_name,
-        parameters=tree.count(setup.task.params),
-        val_accuracy=val,
+        outcome,
+        val,
+        setup.engine.name,
         adapted=now,
         trained=old.trained,
         struck=struck(old.trained.training, setup, models, files.stopped),
     )
-    run = assembled(replace(config, adapt=by), name, old.fed, [repeat], [alone])
+    asked = replace(setup, config=replace(setup.config, adapt=by))
+    run = assembled(asked, old.fed, name, [repeat], [alone])
     run.summary.update({k: files.summary[k] for k in (*CARRIED, "rounds") if k in files.summary})
     return run
 

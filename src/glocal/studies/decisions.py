@@ -34,7 +34,7 @@ from glocal.data.federation import Federation
 from glocal.engines.base import CohortRound
 from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
-from glocal.experiment.runner import LocalOnly, runner_of, title
+from glocal.experiment.runner import LocalOnly, runner_of
 from glocal.experiment.setup import Setup
 from glocal.methods.aaggff_d import lipschitz
 from glocal.methods.support.loss_responses import TRANSFORMS, check_transform, responses
@@ -84,10 +84,10 @@ def decisions(
     seen = []
     for r in range(config.repeats):
         setup = setups.make(config, fed, r)
-        training = _training(config, method, setup)
+        training = _training(method, setup)
         game = game_of(method, response, training)
         with setup.threads():
-            tick = partial(report, title(config, method, r))
+            tick = partial(report, setup.title(method))
             seen.append(watch(training, training.begin(setup.task.params), tick))
     return {
         "study": "decisions",
@@ -124,7 +124,7 @@ def decisions_of(
 def check(fed: Federation, method: str, *, response: str = "normal", **settings: Any) -> None:
     """Raise, before anything is trained, if :func:`decisions` could not be taken."""
     config = Config(**settings)
-    game_of(method, response, _training(config, method, setups.make(config, fed, 0)))
+    game_of(method, response, _training(method, setups.make(config, fed, 0)))
 
 
 def by_transform(everybody: bool) -> list[str]:
@@ -163,12 +163,12 @@ def game_of(method: str, response: str, training: Training) -> Game:
     return Game(response, 1 / K if C == 1 else C, None)
 
 
-def _training(config: Config, method: str, setup: Setup) -> Training:
+def _training(method: str, setup: Setup) -> Training:
     """The training to observe; raises if it has no decisions, or some that nobody can know."""
     runner = runner_of(method, method)
     if isinstance(runner, LocalOnly):
         raise GlocalError("local has no server and decides nothing: leave it out.")
-    training = runner.check(config, setup)
+    training = runner.check(setup)
     for weights in (stage.method.weights for stage in runner.plan.stages):
         if weights.standing is None and training.setting.fraction < 1:
             weights.weigh(weights.init(training.setting), _uplink(training, None, _Unsent()))

@@ -15,6 +15,7 @@ from glocal.experiment import fit
 from glocal.experiment.config import Config
 from glocal.experiment.result_files import result
 from glocal.experiment.run import Run
+from glocal.experiment.runner import Callbacks
 from glocal.studies.repeats import unique_specs
 
 
@@ -37,7 +38,7 @@ def fairness(
         raise GlocalError(f"--against {base} is not among the methods compared: add it to them.")
     fed = config.federation()
     check_metric(metric, fed.classes)
-    runs = dict(fit.train_all(specs, config, fed, fit.Watch(report)))
+    runs = dict(fit.train_all(specs, config, fed, Callbacks(report)))
     figures = {
         name: fairness_against(run.summary, runs[base].summary, metric)
         for name, run in runs.items()

@@ -17,7 +17,7 @@ from glocal.experiment.attack_report import chance, honest_summary
 from glocal.experiment.config import Config
 from glocal.experiment.result_files import SCHEMA
 from glocal.experiment.run import Run
-from glocal.experiment.runner import LocalOnly, runner_of
+from glocal.experiment.runner import Callbacks, LocalOnly, runner_of
 from glocal.studies.repeats import unique_specs
 from glocal.training import attacks
 
@@ -46,7 +46,7 @@ def robustness(
     # An attack without a share of its own gets the one that is given for all.
     tried = list(dict.fromkeys(attacks.with_share(a, malicious) for a in attacked_by))
     check(specs, tried, fed, config)
-    runs: Runs = {NO_ATTACK: dict(fit.train_all(specs, config, fed, fit.Watch(report)))}
+    runs: Runs = {NO_ATTACK: dict(fit.train_all(specs, config, fed, Callbacks(report)))}
     # The local baselines are the same for all.
     alone = runs[NO_ATTACK][specs[0]].baseline
     for attack in tried:
@@ -55,7 +55,7 @@ def robustness(
             report(f"{what} under {attack}", now, total)
 
         under = replace(config, attack=attack)
-        runs[attack] = dict(fit.train_all(specs, under, fed, fit.Watch(on), baseline=alone))
+        runs[attack] = dict(fit.train_all(specs, under, fed, Callbacks(on), baseline=alone))
     return runs[NO_ATTACK], _result(runs, fed, attackers)
 
 
@@ -66,10 +66,9 @@ def check(specs: Sequence[str], tried: Sequence[str], fed: Federation, config: C
         if isinstance(runner, LocalOnly):
             raise GlocalError(f"{spec} sends nothing, so no attack can reach it: leave it out.")
     for attack in tried:
-        under = replace(config, attack=attack)
-        setup = setups.make(under, fed, 0)
+        setup = setups.make(replace(config, attack=attack), fed, 0)
         for runner in runners.values():
-            runner.check(under, setup)
+            runner.check(setup)
 
 
 def _result(runs: Runs, fed: Federation, attackers: Sequence[int]) -> dict[str, Any]:

@@ -49,9 +49,9 @@ def try_uses(
         if name not in uses.USES:
             raise unknown("use", name, uses.USES)
     (run,) = restore(maker(folder).folder, device)
-    config = replace(run.config, rounds=rounds, attack=None, validate_every=0)
+    config = replace(run.setup.config, rounds=rounds, attack=None, validate_every=0)
     config = config if seed is None else replace(config, seed=seed)
-    run = replace(run, config=config, setup=setups.make(config, run.fed, 0))
+    run = replace(run, setup=setups.make(config, run.fed, 0))
     with run.setup.threads():
         return _result(run, asked, base, fill, report)
 
@@ -81,9 +81,10 @@ def maker(path: Path) -> Files:
 def _result(
     run: Restored, asked: list[str], base: str, fill: str, report: Report
 ) -> dict[str, Any]:
-    setup, config, files = run.setup, run.config, run.files
+    setup, files = run.setup, run.files
+    config = setup.config
     x, y = load(files.folder / FILE, setup.fed)
-    alone = run_seed(config, baseline_of(config), run.fed, 0, Callbacks(report), setup=setup)
+    alone = run_seed(baseline_of(config), setup, Callbacks(report))
     tried = _tried(run, asked, base, fill, (x, y), report)
     return {
         "schema": SCHEMA,
@@ -120,10 +121,11 @@ def _tried(
     report: Report,
 ) -> dict[str, uses.Use]:
     """Every use by the name that the table has for it."""
-    setup, config, took = run.setup, run.config, run.files.round
+    setup, took = run.setup, run.files.round
+    config = setup.config
     tried: dict[str, uses.Use] = {}
     if "warm-start" in asked or "public" in asked:
-        training = Federated(base, as_plan(resolve(base))).check(config, setup)
+        training = Federated(base, as_plan(resolve(base))).check(setup)
         if "warm-start" in asked:
             begin = uses.start(training, *examples)
             tick = partial(report, f"{base}, from two starts")

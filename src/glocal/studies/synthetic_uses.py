@@ -228,7 +228,7 @@ def fill_up(
     _, filled_up = measured(place, alone, tick)
     # Who was given nothing trains as before, but with others' padding rounds otherwise.
     whose = [filled_up if k in set(chosen) else without for k in range(len(setup.fed))]
-    return Use(without, compose(whose, range(len(setup.fed))), chosen)
+    return Use(without, compose(whose), chosen)
 
 
 def figures(fed: Federation, use: Use, alone: Outcome) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
 from glocal.experiment.repeat import Trained
 from glocal.experiment.result_files import SCHEMA
-from glocal.experiment.runner import LocalOnly, baseline_of, runner_of, title
+from glocal.experiment.runner import LocalOnly, baseline_of, runner_of
 from glocal.slots.method import Method, Plan
 from glocal.studies.newcomer import arrival
 from glocal.studies.newcomer.result import Joined, Seen, tables
@@ -143,11 +143,11 @@ def join(
         for r in range(seeds):
             setup = setups.make(config, fed, r)
             parts = arrival.parts(setup.fed, newcomer)
-            training = runner.check(config, replace(setup, fed=parts.old))
+            training = runner.check(replace(setup, fed=parts.old))
             by_itself = replace(setup, fed=parts.new, digest=f"{setup.digest} {newcomer}")
-            tick = partial(report, title(config, "alone", r))
+            tick = partial(report, setup.title("alone"))
             _, alone = setups.measured(by_itself, baseline, tick)
-            tick = partial(report, title(config, name, r))
+            tick = partial(report, setup.title(name))
             seen.append(_one_seed(training, parts, alone, own_epochs, join_rounds, fraction, tick))
     about = {
         "method": name,
