@@ -23,8 +23,6 @@ from glocal.slots.weighting import Setting
 FEW = (2, 3)
 """Examples in the mini-batches that are tried."""
 
-FLOAT = torch.float32
-
 
 @dataclass(frozen=True)
 class Client:
@@ -61,16 +59,7 @@ def bytes_of(state: Tree) -> int:
 def footprint(
     method: Method, task: Task, x: Tensor, y: Tensor, longest: int, setting: Setting
 ) -> tuple[Client, int]:
-    """What a client takes whose longest data has so many examples, and the server's state.
-
-    Args:
-        method: Whose client.
-        task: What is trained.
-        x: Inputs.
-        y: Labels.
-        longest: Examples of the client that has most.
-        setting: What the server knows beforehand.
-    """
+    """What the client takes that has most examples, ``longest``, and the server's state."""
     task = task.plain()
     local = method.client_half(task)
     key = rng.key(0, x.device)
@@ -88,7 +77,11 @@ def footprint(
             for examples in FEW:
                 watch = _Watch([*given, *tree.leaves(carry)])
                 rows = torch.arange(examples, device=x.device) % len(x)
-                batch = {"x": x[rows], "y": y[rows], "weight": torch.ones_like(rows, dtype=FLOAT)}
+                batch = {
+                    "x": x[rows],
+                    "y": y[rows],
+                    "weight": torch.ones(examples, device=x.device),
+                }
                 with saved_tensors_hooks(watch.pack, watch.unpack):
                     after = phase.step(task, down, carry, batch, key)
                 kept.append(watch.most)
@@ -115,7 +108,7 @@ class _Watch:
     """Counts what autograd saves at once; what is there anyway (``given``) costs nothing more."""
 
     def __init__(self, given: Iterable[Tensor]) -> None:
-        self.given = {_storage(t) for t in given}
+        self.given = {t.untyped_storage().data_ptr() for t in given}
         self.now: dict[int, int] = {}
         self.backward = False
         self.most = 0
@@ -124,8 +117,9 @@ class _Watch:
         """Called with what is saved."""
         if self.backward:  # another gradient: what the last one saved is gone
             self.now, self.backward = {}, False
-        if (where := _storage(tensor)) not in self.given:
-            self.now[where] = tensor.untyped_storage().nbytes()
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self.given:
+            self.now[storage.data_ptr()] = storage.nbytes()
         self.most = max(self.most, sum(self.now.values()))
         return tensor
 
@@ -133,8 +127,3 @@ class _Watch:
         """Called with what is used in a backward pass."""
         self.backward = True
         return tensor
-
-
-def _storage(tensor: Tensor) -> int:
-    """What tells one piece of memory from another while both live."""
-    return tensor.untyped_storage().data_ptr()

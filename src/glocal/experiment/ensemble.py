@@ -126,39 +126,32 @@ def ensemble(
     Clients and examples go through in pieces, so that memory does not grow with their product.
     """
     size = tree.count(task.params)
-    width = task.predict(task.params, x[:1]).numel()
+    shape = task.predict(task.params, x[:1]).shape[1:]
+    width = shape.numel()
     piece = max(1, min(len(x), CHUNK_BYTES // (8 * width)))
     chunk = chunk or max(1, CHUNK_BYTES // (8 * (size + piece * width)))
-    places = torch.split(torch.arange(len(x), device=x.device), piece)
+    everything = torch.arange(len(x), device=x.device)
     weights: Params = {}
-    logits: list[Tensor] = []
-    votes: list[Tensor] = []
+    # In double precision, so that how clients are cut into pieces does not show.
+    logits = torch.zeros(len(x), *shape, dtype=torch.float64, device=x.device)
+    votes = torch.zeros_like(logits, dtype=torch.int64)
     for ids in torch.split(torch.arange(clients, device=x.device), chunk):
         models = chosen(ids)
-        # In double precision, so that how clients are cut into pieces does not show.
         total = tree.map(lambda w: w.double().sum(0), models)
         weights = tree.add(weights, total) if weights else total
-        for i, rows in enumerate(places):
-            each = engine.evaluate(task.example_logits, models, x, y, rows.expand(len(ids), -1))[
-                "logits"
-            ]
-            hit = torch.nn.functional.one_hot(each.argmax(-1), each.shape[-1]).sum(0)
-            answer = each.double().sum(0)
-            if len(logits) <= i:
-                logits.append(answer)
-                votes.append(hit)
-            else:
-                logits[i] = logits[i] + answer
-                votes[i] = votes[i] + hit
-    summed, voted = torch.cat(logits), torch.cat(votes)
-    first = voted == voted.amax(-1, keepdim=True)
+        for rows in torch.split(everything, piece):
+            several = rows.expand(len(ids), -1)
+            each = engine.evaluate(task.example_logits, models, x, y, several)["logits"]
+            logits[rows] += each.double().sum(0)
+            votes[rows] += torch.nn.functional.one_hot(each.argmax(-1), shape[-1]).sum(0)
+    first = votes == votes.amax(-1, keepdim=True)
     average = {k: (v / clients).to(task.params[k].dtype).unsqueeze(0) for k, v in weights.items()}
-    every = torch.arange(len(x), device=x.device).unsqueeze(0)
+    every = everything.unsqueeze(0)
     merged = engine.evaluate(task.example_logits, average, x, y, every)["logits"][0]
     return {
-        "logits": metrics.correct(summed, y),
+        "logits": metrics.correct(logits, y),
         "weights": metrics.correct(merged, y),
-        "vote": metrics.correct(torch.where(first, summed, -torch.inf), y),
+        "vote": metrics.correct(torch.where(first, logits, -torch.inf), y),
     }
 
 

@@ -9,22 +9,20 @@ milliseconds, and no more memory than one client's training.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from glocal.core import hardware as machine
 from glocal.core.errors import GlocalError
-from glocal.data.federation import Federation
 from glocal.engines import vectorised
-from glocal.engines.base import Engine
 from glocal.evaluation.evaluate import at_once
 from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment import baseline
 from glocal.experiment.client_footprint import Client, bytes_of, footprint
 from glocal.methods.local import LocalTraining
-from glocal.nn.task import Task
 from glocal.slots.method import Method
 from glocal.slots.sharing import nothing
 from glocal.slots.weighting import Setting
@@ -32,14 +30,14 @@ from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.client_state.placement import check_room, rule, shown
 from glocal.training.loop import Training
 
+if TYPE_CHECKING:
+    from glocal.experiment.setup import Setup
+
 PROCESS = 200 << 20
 """Bytes of Python and torch in a process of its own, before it has any data."""
 
 COPIES = 5
 """Of a model while it is made and checked: itself, two in a task, two more on another device."""
-
-
-NOBODY = Client()
 
 
 @dataclass(frozen=True)
@@ -56,12 +54,10 @@ class Sizes:
     """Clients in a round; none where there are no rounds."""
     rounds: int = 0
     server: int = 0
-    one: Client = NOBODY
+    one: Client = field(default_factory=Client)
     """A client of the method."""
     marks: int = 0
     """Of one client's model on everybody's test examples, where it is evaluated on those."""
-    one_for_all: bool = False
-    """All clients predict with the same model: it is evaluated once."""
     known: bool = False
     """The local baseline is there already."""
     repeats: int = 1
@@ -134,11 +130,8 @@ def counted(s: Sizes) -> Estimate:
     always = {"the local baseline's models": models, "correctness on all test examples": evaluated}
     if s.processes > 1:
         always["each process"] = PROCESS + s.data
-    training = {
-        **always,
-        "the server": s.server,
-        "what clients keep": states + (2 * states if repeats > 1 else 0),
-    }
+    kept = states + (2 * states if repeats > 1 else 0)
+    training = {**always, "the server": s.server, "what clients keep": kept}
     phases: dict[str, dict[str, int]] = {}
     if cohort:
         phases["a round"] = {
@@ -148,11 +141,15 @@ def counted(s: Sizes) -> Estimate:
             "states on their way": 0 if near else 2 * cohort * s.one.state,
             **_round(s, s.one, cohort),
         }
-        own = 0 if s.one_for_all else everybody * s.marks
+        # Of clients that keep nothing the model is the same: it is evaluated once.
+        own = everybody * s.marks if s.one.state else 0
+        # The plain loop stacks clients' models anew; they are shared where vmap can.
+        copied = s.one.candidates if s.engine == "sequential" else 0
+        several = s.one.candidates if s.one.candidates > s.model else 0
         phases["evaluation"] = {
             **training,
             "correctness on all test examples": evaluated + own,
-            **_evaluation(s),
+            "clients' models": min(everybody, s.at_once) * (s.one.state + copied + several),
         }
         # What clients keep is copied for a checkpoint, and for the result.
         phases["keeping"] = {**training, "a copy of what clients keep": states}
@@ -182,76 +179,55 @@ def _round(s: Sizes, one: Client, cohort: int) -> dict[str, int]:
     return {"a round's updates": updates, "clients at once": max(updates, chunk * one.step)}
 
 
-def _evaluation(s: Sizes) -> dict[str, int]:
-    """Clients' models, many at once: stacked anew by the plain loop, shared where vmap can."""
-    copied = s.one.candidates if s.engine == "sequential" else 0
-    several = s.one.candidates if s.one.candidates > s.model else 0
-    held = min(s.clients, s.at_once) * (s.one.state + copied + several)
-    return {"clients' models": held}
-
-
 def estimate(
-    task: Task,
-    fed: Federation,
-    engine: Engine,
+    setup: Setup,
     local: LocalTraining,
     training: Training | None = None,
     *,
-    repeats: int = 1,
     processes: int = 1,
     known: bool = False,
-    states: str = "auto",
 ) -> Estimate:
     """What a run needs, beside its data; of a plan's stages, the one that needs most.
 
-    Args:
-        task: What is trained.
-        fed: Whose data.
-        engine: What trains.
-        local: How clients train the local baseline.
-        training: The rounds; none where there are none.
-        repeats: How often.
-        processes: Among how many processes the repeats are divided.
-        known: The local baseline is there already.
-        states: Where clients' states and models are kept.
+    ``local`` is how clients train the local baseline, which may be ``known`` already; ``training``
+    has the rounds, where there are any. The repeats are divided among ``processes``.
     """
+    task, fed, states = setup.task, setup.fed, setup.config.states
+    clients, device = len(fed), fed.x.device
     longest = int(fed.train.counts().max())
-    setting = training.setting if training else Setting(len(fed), 1.0, 1)
-    pooled = pool_is_valid(fed) and fed.x.device.type == "cpu"
+    setting = training.setting if training else Setting(clients, 1.0, 1)
+    where = (task, fed.x, fed.y_train, longest, setting)
+    models = 0 if known else clients * bytes_of(task.params)
+    pooled = pool_is_valid(fed) and device.type == "cpu"
     base = Sizes(
-        clients=len(fed),
-        engine=engine.name,
+        clients=clients,
+        engine=setup.engine.name,
         model=bytes_of(task.params),
-        baseline_client=footprint(
-            Method(local=local, shared=nothing()), task, fed.x, fed.y_train, longest, setting
-        )[0],
+        baseline_client=footprint(Method(local=local, shared=nothing()), *where)[0],
         rates=len(baseline.rates_of(local)),
         marks=4 * len(fed.test.rows) if pooled else 0,
         known=known,
-        repeats=repeats,
+        repeats=setup.config.repeats,
         processes=processes,
         data=sum(t.nbytes for t in (fed.x, fed.y, fed.y_train)),
+        baseline_place=rule(models, device) if states == "auto" else states,
         at_once=at_once(task, fed),
     )
-    models = 0 if known else len(fed) * base.model
-    base = replace(base, baseline_place=rule(models, fed.x.device) if states == "auto" else states)
     if training is None:
         return counted(base)
     stages = []
     for stage in training.plan.stages:
-        one, state = footprint(stage.method, task, fed.x, fed.y_train, longest, setting)
-        cohort = min(len(fed), max(1, round(setting.fraction * len(fed))))
-        now = replace(base, cohort=cohort, rounds=training.last, server=state, one=one)
-        if isinstance(engine, vectorised.Vectorised) and engine.compiles(
-            training.workload, fed.x.device
-        ):
-            now = replace(now, engine="compiled")
-        place = states
-        if place == "auto":
-            taken = models if base.baseline_place == "device" else 0
-            place = rule(len(fed) * one.state, fed.x.device, taken)
-        now = replace(now, place=place)
-        stages.append(counted(replace(now, one_for_all=one.state == 0)))
+        one, server = footprint(stage.method, *where)
+        taken = models if base.baseline_place == "device" else 0
+        now = replace(
+            base,
+            cohort=min(clients, max(1, round(setting.fraction * clients))),
+            rounds=training.last,
+            server=server,
+            one=one,
+            place=rule(clients * one.state, device, taken) if states == "auto" else states,
+        )
+        stages.append(counted(now))
     return max(stages, key=lambda e: e.total)
 
 
@@ -260,11 +236,8 @@ def check_model(
 ) -> None:
     """Refuse a model that cannot even be made, and data that does not fit beside it.
 
-    Args:
-        build: Makes the model: on torch's meta device, where it costs nothing.
-        device: Where it is to be trained.
-        data: Bytes that are moved there.
-        name: What to call it.
+    ``build`` makes it on torch's meta device, where it costs nothing; so many bytes of ``data`` are
+    moved to the ``device`` where it is to be trained.
     """
     try:
         with torch.device("meta"):
@@ -273,8 +246,7 @@ def check_model(
         raise
     except Exception:  # one that cannot be made there: what is wrong with it shows when it is made
         return
-    there = torch.device(device)
-    host = torch.device("cpu")
+    there, host = torch.device(device), torch.device("cpu")
     needs = {host: COPIES * size}
     if there.type != "cpu":
         needs = {host: (COPIES - 1) * size, there: 2 * size + data}
@@ -319,20 +291,16 @@ def check(
 def _check_disk(need: Estimate, checkpoints: CheckpointPolicy | None) -> None:
     """Refuse what the disk has no room for, beside what this run has written there before."""
     s, parts = need.sizes, dict(need.disk)
+    # Files of checkpoints stay; else, those of the first repeat and of the present one.
+    repeats, folder, written = min(2, s.repeats), None, 0
     if checkpoints is not None:
+        repeats, folder, written = s.repeats, checkpoints.folder, checkpoints.on_disk()
         # A block of the baseline in training, and rows that only older checkpoints refer to.
-        block = (
-            s.block * s.rates * (s.baseline_client.state + s.model)
-            if "the local baseline's models" in parts
-            else 0
-        )
+        size = s.block * s.rates * (s.baseline_client.state + s.model)
+        block = size if "the local baseline's models" in parts else 0
         rows = min(s.taking_part, s.cohort) * s.one.state if "clients' states" in parts else 0
         parts["checkpoints"] = (checkpoints.keep + 1) * block + checkpoints.keep * rows
-    # Files of checkpoints stay; else, those of the first repeat and of the present one.
-    repeats = s.repeats if checkpoints is not None else min(2, s.repeats)
     listed = " and ".join(f"{what} ({shown(repeats * size)})" for what, size in parts.items())
-    written = checkpoints.on_disk() if checkpoints is not None else 0
-    folder = checkpoints.folder if checkpoints is not None else None
     check_room(repeats * sum(parts.values()), folder, f"{listed} take", written)
 
 

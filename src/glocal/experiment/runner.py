@@ -258,17 +258,8 @@ def memory_needed(runner: Runner, setup: Setup, processes: int = 1) -> limits.Es
     training = runner.check(setup)
     baseline = baseline_of(setup.config, runner).client
     try:
-        return limits.estimate(
-            setup.task,
-            setup.fed,
-            setup.engine,
-            baseline,
-            training,
-            repeats=setup.config.repeats,
-            processes=processes,
-            known=setups.is_measured(setup, baseline),
-            states=setup.config.states,
-        )
+        known = setups.is_measured(setup, baseline)
+        return limits.estimate(setup, baseline, training, processes=processes, known=known)
     except Exception:  # whatever a user's method raises
         return None
 
