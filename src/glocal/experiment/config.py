@@ -7,10 +7,11 @@ fields of :class:`Config`. A new setting is a field here and the line that uses 
 from __future__ import annotations
 
 import dataclasses
+import operator
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
@@ -187,31 +188,16 @@ class Config:
             raise GlocalError(f"seed must be an integer from 0 to 2^63 − 1, not {self.seed}.")
         if self.sampled is not None and self.fraction != 1.0:
             raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
-        self._check_components()
+        from glocal.experiment import parts  # which needs torch, and the options need not wait
 
-    def _check_components(self) -> None:
-        """What is named must exist; nothing of this depends on the data."""
-        from glocal.experiment import parts
-
-        parts.attack(self.attack)
-        parts.techniques(self.adapt)
-        parts.baseline(self.baseline)
-        parts.check_names(self)
+        parts.check(self)
 
     def federation(self) -> Federation:
         """The clients' data."""
         from glocal.data.loading import load
 
-        return load(
-            self.data,
-            clients=self.clients,
-            partition=self.partition,
-            split=self.split,
-            seed=self.seed,
-            transforms=self.transforms,
-            label=self.label,
-            client=self.client,
-        )
+        settings = {each.name: getattr(self, each.name) for each in of_group("Data")}
+        return load(settings.pop("data"), **settings, seed=self.seed)
 
     def arguments(self) -> dict[str, Any]:
         """The settings as :func:`glocal.fit` takes them: all but those of the data."""
@@ -260,17 +246,14 @@ def _plain(kind: Any) -> Any:
     """A type as text can give it, or none."""
     several = get_origin(kind) in (Union, types.UnionType)
     options = get_args(kind) if several else (kind,)
-    plain = [one for one in options if one in (str, int, float, bool) or _texts_or_numbers(one)]
-    if not plain:
-        return None
-    joined = plain[0]
-    for one in [*plain[1:], *([None] if type(None) in options else [])]:
-        joined = joined | one
-    return joined
-
-
-def _texts_or_numbers(kind: Any) -> bool:
-    return get_origin(kind) is tuple and get_args(kind)[0] in (str, int, float)
+    plain = [
+        one
+        for one in options
+        if one in (str, int, float, bool)
+        or (get_origin(one) is tuple and get_args(one)[0] in (str, int, float))
+    ]
+    absent = [None] if type(None) in options else []
+    return reduce(operator.or_, [*plain, *absent]) if plain else None
 
 
 def of_group(*groups: str) -> list[dataclasses.Field[Any]]:

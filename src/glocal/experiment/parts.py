@@ -69,8 +69,11 @@ def augmentation(given: str | Augment | None) -> Augment | None:
     return augmentations.chain(*steps)
 
 
-def check_names(config: Config) -> None:
-    """Refuse a name that there is not, where a setting is one of a few."""
+def check(config: Config) -> None:
+    """Refuse what is named and does not exist; nothing of this depends on the data."""
+    attack(config.attack)
+    techniques(config.adapt)
+    baseline(config.baseline)
     check_place(config.states)
     check_policy(config.diverged)
     if config.precision not in PRECISIONS:

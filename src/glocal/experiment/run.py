@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -206,21 +206,8 @@ def _diverged(repeats: Sequence[Repeat]) -> dict[str, list[int]]:
     return {client: sorted(of_client) for client, of_client in rounds.items()}
 
 
-class Comparison(Mapping[str, Run]):
+class Comparison(dict[str, Run]):
     """Runs of several methods on the same clients, by the methods' names."""
-
-    def __init__(self, runs: Mapping[str, Run]) -> None:
-        self._runs = dict(runs)
-
-    def __getitem__(self, method: str) -> Run:
-        """The run of a method."""
-        return self._runs[method]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._runs)
-
-    def __len__(self) -> int:
-        return len(self._runs)
 
     def to_frame(self) -> DataFrame:
         """One row for each method: the numbers of its summary."""

@@ -49,12 +49,8 @@ _PART = re.compile(r"\..*\.part")
 
 
 def fresh_name(kind: str) -> Path:
-    """A folder of its own under ``runs/``, by date and time."""
-    return beside(Path(time.strftime(f"runs/%Y-%m-%d-%H%M%S-{kind}")))
-
-
-def beside(path: Path) -> Path:
-    """The path, or one with a number behind it if that is taken."""
+    """A folder of its own under ``runs/``, by date and time, and a number if that is taken."""
+    path = Path(time.strftime(f"runs/%Y-%m-%d-%H%M%S-{kind}"))
     free, n = path, 1
     while free.exists():
         n += 1

@@ -22,7 +22,6 @@ from glocal.runs import folder as run_folder
 from glocal.runs import tracking
 from glocal.runs.settings import read
 from glocal.training.checkpoint import CheckpointPolicy
-from glocal.training.divergence import check_policy
 
 
 @dataclass(frozen=True)
@@ -40,20 +39,6 @@ class Job:
     """Whether the user chose the folder."""
     again: bool = False
     """Whether it is resumed."""
-
-    @property
-    def specs(self) -> list[str]:
-        """The methods."""
-        return list(self.folders)
-
-    def about(self) -> dict[str, Any]:
-        """A comparison as its file tells it."""
-        return {
-            "methods": self.specs,
-            "folders": [path.name for path in self.folders.values()],
-            "choose": self.choose,
-            **({"against": self.against} if self.against is not None else {}),
-        }
 
 
 def new(
@@ -155,8 +140,14 @@ def train(job: Job) -> tuple[dict[str, Run], Federation]:
                 held.enter_context(locks.hold(root))
                 if not job.again:
                     run_folder.refuse_taken(root)
-                if not job.again or _changed(job):
-                    about = {**job.about(), "settings": config.as_toml()}
+                if not job.again or _comparison(root).config != config:
+                    about = {
+                        "methods": list(job.folders),
+                        "folders": [path.name for path in job.folders.values()],
+                        "choose": job.choose,
+                        "against": job.against,
+                        "settings": config.as_toml(),
+                    }
                     files.write(root / run_folder.COMPARISON, files.toml(about).encode())
             done = _trained(job, fed, checkpoints)
         finally:
@@ -193,7 +184,7 @@ def _trained(job: Job, fed: Federation, checkpoints: dict[str, CheckpointPolicy]
 
             told = Callbacks(report, on_line)
             for spec, finished in train_all(
-                job.specs, job.config, fed, told, checkpoints=checkpoints
+                list(job.folders), job.config, fed, told, checkpoints=checkpoints
             ):
                 done[spec] = finished
                 folders[spec].finish(finished)
@@ -210,13 +201,10 @@ def _trained(job: Job, fed: Federation, checkpoints: dict[str, CheckpointPolicy]
             raise
         raise GlocalError(message) from error
     except KeyboardInterrupt as error:
+        message = f"stopped; go on with: glocal resume {job.root}"
         if not _began(job, folders):
-            raise Interrupted(
-                "stopped before anything was trained.", interrupts.exit_code()
-            ) from error
-        raise Interrupted(
-            f"stopped; go on with: glocal resume {job.root}", interrupts.exit_code()
-        ) from error
+            message = "stopped before anything was trained."
+        raise Interrupted(message, interrupts.exit_code()) from error
     finally:
         if not _began(job, folders) and not done:
             for folder in folders.values():
@@ -296,15 +284,6 @@ def resumed(folder: Path, jobs: int | None, diverged: str | None) -> Job | None:
         for path in dict.fromkeys([*job.folders.values(), job.root]):
             run_folder.clear(path)
         return None
-    config = job.config
-    if jobs is not None:
-        config = replace(config, jobs=jobs)
-    if diverged is not None:
-        check_policy(diverged)
-        config = replace(config, diverged=diverged)
-    return replace(job, config=config)
-
-
-def _changed(job: Job) -> bool:
-    """Whether what may change of a comparison's settings has changed."""
-    return _comparison(job.root).config != job.config
+    given = {"jobs": jobs, "diverged": diverged}
+    changes: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
+    return replace(job, config=replace(job.config, **changes))

@@ -77,7 +77,7 @@ class Listed:
     @property
     def alone(self) -> bool:
         """Whether it is a run of ``local``, the local baseline itself."""
-        return self.method.split("(")[0].strip() == "local"
+        return is_local(self.method)
 
     @property
     def fingerprint(self) -> str | None:
@@ -96,9 +96,8 @@ class Listed:
         """Anything that can be sorted or asked by: a setting, a figure, or about the folder."""
         if name in ("folder", "state", "when", "method"):
             return self.name if name == "folder" else getattr(self, name)
-        if name == "partition":  # where none was asked for, the one that was chosen
-            return self.facts.get("federation", {}).get(name) or self.settings.get(name)
-        if name == "clients":  # where the data brings its own, that is another number
+        # A partition may have been chosen by rule, and data may bring clients of its own.
+        if name in ("partition", "clients"):
             return self.facts.get("federation", {}).get(name) or self.settings.get(name)
         return self.figure(name) if name in FIGURES else self.settings.get(name)
 
@@ -117,6 +116,11 @@ class Listed:
             **{name: self.facts.get(name, {}) for name in FACTS},
             "summary": {name: self.figure(name) for name in FIGURES} if self.summary else None,
         }
+
+
+def is_local(method: str) -> bool:
+    """Whether a spec is of ``local``."""
+    return method.split("(")[0].strip() == "local"
 
 
 def printable(path: Path) -> str:
@@ -172,24 +176,20 @@ def _folders(folder: Path) -> list[Path]:
 
 def read(folder: Path) -> Listed:
     """The run in one folder; what is wrong with it is said, never raised."""
-    seen = Listed(folder, "damaged", _changed(folder))
+    about: dict[str, Any] = {"state": "damaged", "when": _changed(folder)}
+    result = folder / "result.json"
     try:
-        seen = dataclasses.replace(seen, **_asked(folder))
-        if _finished(folder):
-            return dataclasses.replace(seen, **_found(folder, seen))
-        running = locks.held(folder)
-        if not running and _finished(folder):  # it finished while we looked
-            return dataclasses.replace(seen, **_found(folder, seen))
-        done, problem = _rounds(folder / "metrics.jsonl")
-        state = "running" if running else "stopped"
-        return dataclasses.replace(seen, state=state, rounds_done=done, problem=problem)
+        about |= _asked(folder)
+        running = not result.is_file() and locks.held(folder)
+        if not running and result.is_file():  # or it finished while we looked
+            about |= _found(result, about)
+        else:
+            about["rounds_done"], about["problem"] = _rounds(folder / "metrics.jsonl")
+            about["state"] = "running" if running else "stopped"
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        return dataclasses.replace(seen, problem=" ".join(str(reason).split()))
-
-
-def _finished(folder: Path) -> bool:
-    return (folder / "result.json").is_file()
+        about["problem"] = " ".join(str(reason).split())
+    return Listed(folder, **about)
 
 
 def _changed(folder: Path) -> float:
@@ -207,7 +207,7 @@ def _asked(folder: Path) -> dict[str, Any]:
     """The method and the settings; none of them if a run was saved from Python."""
     file = folder / "settings.toml"
     if not file.is_file():
-        if _finished(folder):
+        if (folder / "result.json").is_file():
             return {}
         raise ValueError("there is no settings.toml")
     try:
@@ -224,15 +224,15 @@ def _asked(folder: Path) -> dict[str, Any]:
     settings |= found
     asked: dict[str, Any] = {"method": method, "settings": settings, "facts": facts}
     counts = [settings["rounds"], settings["repeats"]]
-    if all(isinstance(n, int) for n in counts) and method.split("(")[0].strip() != "local":
+    if all(isinstance(n, int) for n in counts) and not is_local(method):
         asked["rounds_asked"] = counts[0] * counts[1]
     return asked
 
 
-def _found(folder: Path, seen: Listed) -> dict[str, Any]:
+def _found(file: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of a finished run."""
     try:
-        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        result = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"result.json is not valid JSON ({error})") from error
     if not isinstance(result, dict) or "methods" not in result:
@@ -241,8 +241,7 @@ def _found(folder: Path, seen: Listed) -> dict[str, Any]:
         raise ValueError(
             f"result.json has schema {result.get('schema')}, and this version reads {SCHEMA}"
         )
-    methods = result["methods"]
-    method = seen.method
+    methods, method = result["methods"], asked.get("method", "")
     if not method and isinstance(methods, dict) and len(methods) == 1:
         (method,) = methods
     one = methods.get(method) if isinstance(methods, dict) else None
@@ -251,12 +250,12 @@ def _found(folder: Path, seen: Listed) -> dict[str, Any]:
         what = f"figures of {method}" if method else "figures of just one run"
         raise ValueError(f"result.json has no {what}")
     known: dict[str, Any] = {"state": "finished", "summary": summary, "method": method}
-    if not seen.method:
+    known["rounds_done"] = asked.get("rounds_asked", 0)
+    if "method" not in asked:
         data = d if isinstance(d := result.get("data"), dict) else {}
         known["facts"] = {"federation": data}
         own = {k: summary[k] for k in ("rounds", "repeats") if k in summary}
         known["settings"] = {**{k: data[k] for k in ("data", "seed") if k in data}, **own}
-    known["rounds_done"] = seen.rounds_asked
     return known
 
 

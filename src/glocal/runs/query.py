@@ -7,6 +7,7 @@ The name is that of a setting or of a figure.
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -22,6 +23,8 @@ Condition = Callable[[Listed], bool]
 
 MOST_FIRST = ("when", "mean", "worst10", "best10", "local_mean", "benefit", "better_off")
 """Sorted from the most to the least: the newest and the best come first."""
+
+COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def names(runs: Iterable[Listed]) -> set[str]:
@@ -40,33 +43,24 @@ def select(
 ) -> list[Listed]:
     """The runs for which everything holds that is asked for."""
     conditions = [condition(text, names(runs)) for text in where]
-    conditions += [of_method(method)] if method is not None else []
-    conditions += [on_data(data)] if data is not None else []
-    conditions += [in_state(state)] if state is not None else []
-    return [run for run in runs if all(holds(run) for holds in conditions)]
-
-
-def of_method(pattern: str) -> Condition:
-    """Methods that match a pattern with ``*`` or ``?``, or have the text somewhere in them."""
-    wanted = pattern if set("*?") & set(pattern) else f"*{pattern}*"
-    return lambda run: _like(run.method, wanted)
-
-
-def on_data(name: str) -> Condition:
-    """Runs on a data set or file of that name (a pattern, or without its folders)."""
-
-    def holds(run: Listed) -> bool:
-        data = str(run.settings.get("data", ""))
-        return bool(data) and (_like(data, name) or _like(Path(data).name, name))
-
-    return holds
-
-
-def in_state(state: str) -> Condition:
-    """Runs in one of :data:`glocal.runs.listing.STATES`."""
-    if state not in STATES:
+    if state is not None and state not in STATES:
         raise unknown("state", state, STATES)
-    return lambda run: run.state == state
+    # A method may be asked for by any part of its spec.
+    wanted = method if method is None or set("*?") & set(method) else f"*{method}*"
+    return [
+        run
+        for run in runs
+        if (wanted is None or _like(run.method, wanted))
+        and (data is None or _on_data(run, data))
+        and (state is None or run.state == state)
+        and all(holds(run) for holds in conditions)
+    ]
+
+
+def _on_data(run: Listed, name: str) -> bool:
+    """Whether it is on a data set or file of that name (a pattern, or without its folders)."""
+    data = str(run.settings.get("data", ""))
+    return bool(data) and (_like(data, name) or _like(Path(data).name, name))
 
 
 def condition(text: str, known: set[str]) -> Condition:
@@ -79,20 +73,14 @@ def condition(text: str, known: set[str]) -> Condition:
         )
     typed, sign, value = parts.groups()
     name = setting(typed, known)
-    if sign in ("=", "=="):
-        return lambda run: run.state != "damaged" and _equals(run.value(name), value)
-    if sign == "!=":
-        return lambda run: run.state != "damaged" and not _equals(run.value(name), value)
+    if sign in ("=", "==", "!="):
+        equal = sign != "!="
+        return lambda run: run.state != "damaged" and _equals(run.value(name), value) is equal
     limit = _number(value)
     if limit is None:
         raise GlocalError(f"--where {text!r} compares with no number: write one after the {sign}.")
-    holds: dict[str, Callable[[float], bool]] = {
-        "<": lambda x: x < limit,
-        "<=": lambda x: x <= limit,
-        ">": lambda x: x > limit,
-        ">=": lambda x: x >= limit,
-    }
-    return lambda run: (x := _number(run.value(name))) is not None and holds[sign](x)
+    holds = COMPARISONS[sign]
+    return lambda run: (x := _number(run.value(name))) is not None and holds(x, limit)
 
 
 def setting(typed: str, known: set[str]) -> str:
@@ -107,10 +95,7 @@ def setting(typed: str, known: set[str]) -> str:
 def ordered(runs: Iterable[Listed], key: str, *, reverse: bool = False) -> list[Listed]:
     """Sorted by a setting, a figure, or when, folder, state; what has none comes last."""
     runs = list(runs)
-    name = key.replace("-", "_")
-    about = {"when", "folder", "state"}
-    if name not in about:
-        name = setting(key, names(runs) | about)
+    name = setting(key, names(runs) | {"when", "folder", "state"})
     last = [run for run in runs if run.value(name) in (None, "")]
     first = [run for run in runs if run.value(name) not in (None, "")]
 

@@ -28,10 +28,8 @@ from glocal.experiment.repeat import Trained, progress_of
 from glocal.experiment.result_files import SCHEMA
 from glocal.experiment.runner import Federated, Runner, runner_of
 from glocal.experiment.setup import Setup
-from glocal.methods import resolve
 from glocal.runs.folder import COMPARISON, unfinished
 from glocal.runs.settings import read as read_settings
-from glocal.slots.method import Plan, as_plan
 from glocal.training.loop import Progress, Training
 
 FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors")
@@ -56,11 +54,6 @@ class Files:
     """The round that could not be trained under an attack."""
     summary: dict[str, Any]
     clients: list[dict[str, Any]]
-
-    @property
-    def plan(self) -> Plan:
-        """The method."""
-        return as_plan(resolve(self.method))
 
 
 @dataclass(frozen=True)

@@ -12,32 +12,19 @@ import json
 import math
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.files import plain
+from glocal.core.progress import print_note
 
 Clients = Sequence[Mapping[str, Any]]
 
 OF_CLIENTS = ("accuracy", "benefit", "adapted_accuracy")
 """Of which columns of the clients' table TensorBoard gets a histogram."""
-
-
-class Sink(Protocol):
-    """Where lines and figures go."""
-
-    def line(self, line: Mapping[str, Any]) -> None:
-        """A round's line."""
-
-    def finish(self, summary: Mapping[str, Any], clients: Clients) -> None:
-        """What came of the run."""
-
-    def close(self, end: str) -> None:
-        """The run is over: FINISHED, FAILED or KILLED."""
 
 
 class Tracker:
@@ -82,7 +69,7 @@ def open_trackers(
     folder: Path,
     title: str,
     settings: Mapping[str, Any],
-    warn: Callable[[str], None] | None = None,
+    warn: Callable[[str], None] = print_note,
 ) -> Tracker:
     """Trackers by name, for the run in a folder; what cannot be used is refused.
 
@@ -96,7 +83,7 @@ def open_trackers(
     """
     check(names)
     sinks = {name: TRACKERS[name](folder, title, settings) for name in dict.fromkeys(names)}
-    return Tracker(sinks, warn or (lambda text: print(f"glocal: {text}", file=sys.stderr)))
+    return Tracker(sinks, warn)
 
 
 def check(names: Sequence[str]) -> None:
@@ -135,9 +122,8 @@ class TensorBoard:
         from tensorboardX import summary as made
 
         name = f"repeat-{line['repeat']}" if "repeat" in line else "rounds"
-        step = int(line["round"])
         found = [made.scalar(tag, value) for tag, value in _numbers(line)]
-        self._write(name, step, found)
+        self._write(name, int(line["round"]), found)
 
     def finish(self, summary: Mapping[str, Any], clients: Clients) -> None:
         """Every figure, histograms over clients, and the settings as text."""
@@ -296,10 +282,9 @@ class MLflow:
         return str(found.experiment_id)
 
 
-TRACKERS: dict[str, Callable[[Path, str, Mapping[str, Any]], Sink]] = {
-    "mlflow": MLflow,
-    "tensorboard": TensorBoard,
-}
+Sink = MLflow | TensorBoard
+
+TRACKERS: dict[str, type[Sink]] = {"mlflow": MLflow, "tensorboard": TensorBoard}
 
 PACKAGES = {"mlflow": "mlflow", "tensorboard": "tensorboardX"}
 

@@ -59,7 +59,12 @@ def try_uses(
 def maker(path: Path) -> Files:
     """The finished run in a folder that made synthetic data; raises if there is not one."""
     files = [read(folder) for folder in folders(path)]
-    makers = [f for f in files if not f.plan.stages[-1].method.server_half.sends_update]
+    makers = [
+        f
+        for f in files
+        if isinstance(f.runner, Federated)
+        and not f.runner.plan.stages[-1].method.server_half.sends_update
+    ]
     if not makers:
         raise GlocalError(
             f"the run in {path} is of {files[0].method}, which makes no synthetic data: give the "

@@ -118,7 +118,7 @@ def _train(job: runs.job.Job, json: Path | None) -> None:
 
     def show() -> None:
         if job.one:
-            report.comparison.show_clients(done[job.specs[0]])
+            report.comparison.show_clients(next(iter(done.values())))
         report.comparison.show_comparison(done, fed, job.against)
         typer.echo(f"Run folder: {job.root}")
 
