@@ -19,7 +19,7 @@ from glocal.experiment import setup as setups
 from glocal.experiment.client_footprint import Client, footprint
 from glocal.experiment.config import Config
 from glocal.experiment.fit import train_all
-from glocal.experiment.memory_estimate import Sizes, counted
+from glocal.experiment.memory_estimate import Estimate
 from glocal.experiment.runner import memory_needed, runner_of
 from glocal.methods import resolve
 from glocal.nn.task import Task
@@ -68,20 +68,20 @@ def test_what_autograd_saves_is_extrapolated_to_a_mini_batch() -> None:
     assert (saved[0] - saved[10]) == 4 * (saved[20] - saved[10])  # of 0, all 50 at once
 
 
-def sizes(**other: Any) -> Sizes:
+def sizes(**other: Any) -> Estimate:
     one = Client(state=100, carry=200, sent=100, gradient=100, saved=50, candidates=100)
     alone = Client(state=100, carry=100, gradient=100, saved=50, candidates=100)
-    base = Sizes(10, "vectorised", 100, alone, 3, cohort=4, rounds=1000, server=100, one=one)
+    base = Estimate(10, "vectorised", 100, alone, 3, cohort=4, rounds=1000, server=100, one=one)
     return replace(base, **other)
 
 
 def test_a_round_by_hand() -> None:
-    parts = counted(sizes()).phases["a round"]
+    parts = sizes().phases["a round"]
     assert parts["the local baseline's models"] == 10 * 100
     assert parts["what clients keep"] == 10 * 100
     assert parts["what a round's clients keep, as it begins"] == 4 * 100
     assert parts["clients at once"] == 4 * (200 + 100 + 200)  # before, gradient, after
-    loop = counted(sizes(engine="sequential")).phases["a round"]
+    loop = sizes(engine="sequential").phases["a round"]
     assert loop["a round's updates"] == 2 * 4 * 200  # one by one, and stacked
     assert loop["a client's training"] == 500
 
@@ -93,16 +93,16 @@ def test_only_clients_that_are_drawn_keep_something() -> None:
 
 
 def test_the_largest_phase_counts_in_every_process() -> None:
-    found = counted(sizes())
+    found = sizes()
     assert found.total == max(sum(parts.values()) for parts in found.phases.values())
-    two = counted(sizes(processes=2))
+    two = sizes(processes=2)
     assert two.total >= 2 * (found.total + limits.PROCESS)
-    assert "local baseline" not in counted(sizes(known=True)).phases
+    assert "local baseline" not in sizes(known=True).phases
 
 
 def test_a_cohort_too_large_for_one_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits.vectorised, "MEMORY", 6 * 100)  # one model at a time
-    parts = counted(sizes()).phases["a round"]
+    parts = sizes().phases["a round"]
     assert (parts["a round's updates"], parts["clients at once"]) == (4 * 200, 4 * 200)
 
 
@@ -137,7 +137,7 @@ def test_a_run_that_just_fits_is_trained(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_nothing_known_is_nothing_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     have(monkeypatch, None)
-    limits.check(counted(sizes(clients=10**12)), "cpu")
+    limits.check(sizes(clients=10**12), "cpu")
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_remedies_are_those_that_help(
 ) -> None:
     have(monkeypatch, 1)
     with pytest.raises(GlocalError, match=remedy):
-        limits.check(counted(sizes(**other)), "cpu")
+        limits.check(sizes(**other), "cpu")
     with pytest.raises(GlocalError) as refused:
-        limits.check(counted(sizes(engine="sequential", cohort=1)), "cpu")
+        limits.check(sizes(engine="sequential", cohort=1), "cpu")
     assert remedy not in str(refused.value)
 
 
@@ -169,8 +169,8 @@ def test_a_model_that_cannot_be_made_is_not_made(monkeypatch: pytest.MonkeyPatch
 
 
 def test_processes_are_as_many_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    need = counted(sizes(repeats=6))
-    two = counted(sizes(repeats=6, processes=2)).total
+    need = sizes(repeats=6)
+    two = sizes(repeats=6, processes=2).total
     have(monkeypatch, two)
     assert limits.processes(need, 3) == 2
     have(monkeypatch, two - 1)

@@ -214,7 +214,7 @@ def test_what_does_not_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert need.phases["keeping"]["what clients keep"] == 0
     assert near.phases["keeping"]["what clients keep"] == 12 * 60
     with pytest.raises(GlocalError, match=r"take .* on disk, and .* are free"):
-        limits.check(replace(need, sizes=replace(need.sizes, one=Client(state=10**15))), "cpu")
+        limits.check(replace(need, one=Client(state=10**15)), "cpu")
     kept = trained(None).trained.progress.clients
     monkeypatch.setattr(machine, "available", lambda device: 100)
     with pytest.raises(GlocalError, match="this needs all clients' states in memory"):

@@ -32,11 +32,10 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from glocal.core import rng, tree
-from glocal.core import validation as fields
 from glocal.core.errors import GlocalError, shown, unknown
-from glocal.core.spec import parse_call, split_plus
+from glocal.core.spec import Call, parse_call, split_plus
 from glocal.core.types import Batch, Carry, Downlink, Params, Tree
-from glocal.core.validation import not_negative, positive
+from glocal.core.validation import build, not_negative, positive
 from glocal.data.federation import Federation
 from glocal.engines.base import EVAL_BATCH, Engine, padded_rows
 from glocal.evaluation.evaluate import score
@@ -209,29 +208,29 @@ def _training(given: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def techniques(spec: str) -> list[Technique]:
+def techniques(given: str | Technique | Sequence[Technique] | None) -> list[Technique]:
     """``best`` (all of them), or some joined by ``+``: ``fine-tune(lr=0.01)+ewc(lam=100)``."""
+    if given is None:
+        return []
+    if not isinstance(given, str):
+        several: list[Any] = list(given) if isinstance(given, Sequence) else [given]
+        if not several or not all(isinstance(each, Technique) for each in several):
+            raise GlocalError(f"{shown(given)} is not text: write adapt like 'fine-tune+ewc'.")
+        return several
     found: list[Technique] = []
-    for part in split_plus(spec):
+    for part in split_plus(given):
         name, args, kwargs = parse_call(part)
-        if name == "best":
-            if args:
-                raise GlocalError("best takes settings by name, as in best(max_epochs=20).")
-            found += [_make(each, (), kwargs) for each in TECHNIQUES]
-            continue
-        if name not in TECHNIQUES:
+        if name != "best" and name not in TECHNIQUES:
             raise unknown("adaptation", name, ["best", *TECHNIQUES])
-        found.append(_make(name, args, kwargs))
+        if name == "best" and args:
+            raise GlocalError("best takes settings by name, as in best(max_epochs=20).")
+        wanted = TECHNIQUES if name == "best" else [name]
+        found += [build("adaptation", TECHNIQUES, Call(each, args, kwargs)) for each in wanted]
     names = [t.name for t in found]
     for name in names:
         if names.count(name) > 1:
-            raise GlocalError(f"{name} is there twice in {shown(spec)}: keep one of them.")
+            raise GlocalError(f"{name} is there twice in {shown(given)}: keep one of them.")
     return found
-
-
-def _make(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Technique:
-    fields.check_call(name, TECHNIQUES[name], args, kwargs)
-    return TECHNIQUES[name](*args, **kwargs)
 
 
 def adapt(

@@ -83,7 +83,7 @@ def _jobs(
     if any(need and need.disk for need in needs.values()):
         jobs = 1  # who writes the result must have the file that the states are in
     for name, need in needs.items():
-        estimate = need and limits.counted(replace(need.sizes, processes=jobs))
+        estimate = need and replace(need, processes=jobs)
         what = name if len(runners) > 1 else "this run"
         limits.check(estimate, first.fed.x.device, what, checkpoints.get(name))
     return jobs

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -41,8 +42,8 @@ COPIES = 5
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """All that an estimate depends on, in bytes and counts."""
+class Estimate:
+    """What a run needs, from all that this depends on, in bytes and counts."""
 
     clients: int
     engine: str
@@ -84,13 +85,57 @@ class Sizes:
             self.clients, max(1, baseline.BLOCK_BYTES // max(1, 3 * self.rates * self.model))
         )
 
-
-@dataclass(frozen=True)
-class Estimate:
-    """Bytes by phase and by what they are for; phases follow each other, so the largest counts."""
-
-    sizes: Sizes
-    phases: Mapping[str, Mapping[str, int]]
+    @cached_property
+    def phases(self) -> Mapping[str, Mapping[str, int]]:
+        """Bytes by phase and what they are for; phases follow each other, so the largest counts."""
+        s, everybody, cohort = self, self.clients, self.cohort
+        near = s.place == "device"
+        states = s.taking_part * s.one.state if near else 0
+        # A process keeps the baselines of all its repeats, and the training of the first.
+        repeats = -(-s.repeats // s.processes)
+        in_memory = s.baseline_place == "device" and not s.known
+        models = repeats * everybody * s.model if in_memory else 0
+        evaluated = repeats * everybody * s.marks
+        always = {
+            "the local baseline's models": models,
+            "correctness on all test examples": evaluated,
+        }
+        if s.processes > 1:
+            always["each process"] = PROCESS + s.data
+        kept = states + (2 * states if repeats > 1 else 0)
+        training = {**always, "the server": s.server, "what clients keep": kept}
+        phases: dict[str, dict[str, int]] = {}
+        if cohort:
+            phases["a round"] = {
+                **training,
+                "what a round's clients keep, as it begins": cohort * s.one.state,
+                # The last cohort's go while the next one's come.
+                "states on their way": 0 if near else 2 * cohort * s.one.state,
+                **_round(s, s.one, cohort),
+            }
+            # Of clients that keep nothing the model is the same: it is evaluated once.
+            own = everybody * s.marks if s.one.state else 0
+            # The plain loop stacks clients' models anew; they are shared where vmap can.
+            copied = s.one.candidates if s.engine == "sequential" else 0
+            several = s.one.candidates if s.one.candidates > s.model else 0
+            phases["evaluation"] = {
+                **training,
+                "correctness on all test examples": evaluated + own,
+                "clients' models": min(everybody, s.at_once) * (s.one.state + copied + several),
+            }
+            # What clients keep is copied for a checkpoint, and for the result.
+            phases["keeping"] = {**training, "a copy of what clients keep": states}
+        if not s.known:
+            block, runs = s.block * s.model, s.block * s.rates
+            phases["local baseline"] = {
+                **always,
+                # The last block is still in training; elsewhere, the one before is on its way.
+                "the local baseline's models": models - block if in_memory else block,
+                # As they stand, as the epoch began, as the last one ended, and the best so far.
+                "models in training": runs * (3 * s.baseline_client.state + s.model),
+                **_round(s, s.baseline_client, runs),
+            }
+        return phases
 
     @property
     def peak(self) -> str:
@@ -105,68 +150,19 @@ class Estimate:
     @property
     def total(self) -> int:
         """What the run needs, in all processes."""
-        return self.sizes.processes * sum(self.parts.values())
+        return self.processes * sum(self.parts.values())
 
     @property
     def disk(self) -> dict[str, int]:
         """Bytes of one repeat that are kept on disk."""
-        s = self.sizes
+        s = self
         models = s.clients * s.model if s.baseline_place == "disk" and not s.known else 0
         states = s.taking_part * s.one.state if s.cohort and s.place == "disk" else 0
         parts = {"the local baseline's models": models, "clients' states": states}
         return {what: size for what, size in parts.items() if size}
 
 
-def counted(s: Sizes) -> Estimate:
-    """What a run of these sizes needs."""
-    everybody, cohort = s.clients, s.cohort
-    near = s.place == "device"
-    states = s.taking_part * s.one.state if near else 0
-    # A process keeps the baselines of all its repeats, and of the first repeat also its training.
-    repeats = -(-s.repeats // s.processes)
-    in_memory = s.baseline_place == "device" and not s.known
-    models = repeats * everybody * s.model if in_memory else 0
-    evaluated = repeats * everybody * s.marks
-    always = {"the local baseline's models": models, "correctness on all test examples": evaluated}
-    if s.processes > 1:
-        always["each process"] = PROCESS + s.data
-    kept = states + (2 * states if repeats > 1 else 0)
-    training = {**always, "the server": s.server, "what clients keep": kept}
-    phases: dict[str, dict[str, int]] = {}
-    if cohort:
-        phases["a round"] = {
-            **training,
-            "what a round's clients keep, as it begins": cohort * s.one.state,
-            # The last cohort's go while the next one's come.
-            "states on their way": 0 if near else 2 * cohort * s.one.state,
-            **_round(s, s.one, cohort),
-        }
-        # Of clients that keep nothing the model is the same: it is evaluated once.
-        own = everybody * s.marks if s.one.state else 0
-        # The plain loop stacks clients' models anew; they are shared where vmap can.
-        copied = s.one.candidates if s.engine == "sequential" else 0
-        several = s.one.candidates if s.one.candidates > s.model else 0
-        phases["evaluation"] = {
-            **training,
-            "correctness on all test examples": evaluated + own,
-            "clients' models": min(everybody, s.at_once) * (s.one.state + copied + several),
-        }
-        # What clients keep is copied for a checkpoint, and for the result.
-        phases["keeping"] = {**training, "a copy of what clients keep": states}
-    if not s.known:
-        block, runs = s.block * s.model, s.block * s.rates
-        phases["local baseline"] = {
-            **always,
-            # The last block is still in training; elsewhere, the one before is on its way.
-            "the local baseline's models": models - block if in_memory else block,
-            # As they stand, as the epoch began, as the last one ended, and the best so far.
-            "models in training": runs * (3 * s.baseline_client.state + s.model),
-            **_round(s, s.baseline_client, runs),
-        }
-    return Estimate(s, phases)
-
-
-def _round(s: Sizes, one: Client, cohort: int) -> dict[str, int]:
+def _round(s: Estimate, one: Client, cohort: int) -> dict[str, int]:
     """What an engine takes for a cohort, beside the states it is given."""
     if s.engine == "sequential":
         # The clients' messages one by one, then stacked.
@@ -199,7 +195,7 @@ def estimate(
     where = (task, fed.x, fed.y_train, longest, setting)
     models = 0 if known else clients * bytes_of(task.params)
     pooled = pool_is_valid(fed) and device.type == "cpu"
-    base = Sizes(
+    base = Estimate(
         clients=clients,
         engine=setup.engine.name,
         model=bytes_of(task.params),
@@ -214,7 +210,7 @@ def estimate(
         at_once=at_once(task, fed),
     )
     if training is None:
-        return counted(base)
+        return base
     stages = []
     for stage in training.plan.stages:
         one, server = footprint(stage.method, *where)
@@ -227,7 +223,7 @@ def estimate(
             one=one,
             place=rule(clients * one.state, device, taken) if states == "auto" else states,
         )
-        stages.append(counted(now))
+        stages.append(now)
     return max(stages, key=lambda e: e.total)
 
 
@@ -279,7 +275,7 @@ def check(
     shown = [
         f"{what} {size / unit:.1f}" for what, size in parts if size * 50 > sum(need.parts.values())
     ]
-    several = f" in each of {need.sizes.processes} processes" if need.sizes.processes > 1 else ""
+    several = f" in each of {need.processes} processes" if need.processes > 1 else ""
     *some, last = _remedies(need)
     helps = f"{', '.join(some)} or {last}" if some else last
     raise GlocalError(
@@ -290,7 +286,7 @@ def check(
 
 def _check_disk(need: Estimate, checkpoints: CheckpointPolicy | None) -> None:
     """Refuse what the disk has no room for, beside what this run has written there before."""
-    s, parts = need.sizes, dict(need.disk)
+    s, parts = need, dict(need.disk)
     # Files of checkpoints stay; else, those of the first repeat and of the present one.
     repeats, folder, written = min(2, s.repeats), None, 0
     if checkpoints is not None:
@@ -309,14 +305,14 @@ def processes(need: Estimate | None, wanted: int) -> int:
     free = machine.available("cpu")
     if need is None or free is None:
         return wanted
-    among = (counted(replace(need.sizes, processes=p)) for p in range(wanted, 1, -1))
-    return next((e.sizes.processes for e in among if e.total <= free), 1)
+    several = range(wanted, 1, -1)
+    return next((n for n in several if replace(need, processes=n).total <= free), 1)
 
 
 def _remedies(need: Estimate) -> list[str]:
     """What takes a tenth or more off the estimate."""
-    s = need.sizes
-    tried: dict[str, Sizes] = {
+    s = need
+    tried = {
         "use --jobs 1": replace(s, processes=1),
         "lower --clients": replace(s, clients=-(-s.clients // 2), cohort=-(-s.cohort // 2)),
         "lower --sampled or --fraction": replace(s, cohort=-(-s.cohort // 2)),
@@ -324,7 +320,7 @@ def _remedies(need: Estimate) -> list[str]:
         "use --engine sequential": replace(s, engine="sequential"),
         "use --states disk": replace(s, place="disk", baseline_place="disk"),
     }
-    helps = [what for what, other in tried.items() if counted(other).total <= 0.9 * need.total]
+    helps = [what for what, other in tried.items() if other.total <= 0.9 * need.total]
     return [*helps, "use a smaller model"]
 
 

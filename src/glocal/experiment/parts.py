@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from glocal.core.errors import GlocalError, shown, unknown
-from glocal.core.spec import parse_call, split_plus
-from glocal.core.validation import check_call
-from glocal.experiment import adaptation
-from glocal.experiment.adaptation import Technique
+from glocal.core.spec import split_plus
+from glocal.core.validation import build
+from glocal.experiment.adaptation import techniques
 from glocal.methods import resolve
 from glocal.methods.local import LocalTraining
-from glocal.nn import augment as augmentations
+from glocal.nn.augment import AUGMENTATIONS, chain
 from glocal.nn.task import PRECISIONS, Augment
 from glocal.slots.method import Method
 from glocal.training import attacks
@@ -33,18 +31,6 @@ def attack(given: str | Attack | None) -> Attack | None:
     return attacks.parse(given)
 
 
-def techniques(given: str | Technique | Sequence[Technique] | None) -> list[Technique]:
-    """How clients adapt what they got."""
-    if given is None:
-        return []
-    if isinstance(given, str):
-        return adaptation.techniques(given)
-    several: list[Any] = list(given) if isinstance(given, Sequence) else [given]
-    if not several or not all(isinstance(each, Technique) for each in several):
-        raise GlocalError(f"{shown(given)} is not text: write adapt like 'fine-tune+ewc'.")
-    return several
-
-
 def baseline(given: str | Method | None) -> LocalTraining:
     """How clients train alone; refuses what is not ``local``."""
     method: Any = resolve(given or "local") if given is None or isinstance(given, str) else given
@@ -57,16 +43,9 @@ def baseline(given: str | Method | None) -> LocalTraining:
 
 def augmentation(given: str | Augment | None) -> Augment | None:
     """``crop(4)+flip`` as a keyed augmentation."""
-    if given is None or not isinstance(given, str):
+    if not isinstance(given, str):
         return given
-    steps = []
-    for part in split_plus(given):
-        name, args, kwargs = parse_call(part)
-        if name not in augmentations.AUGMENTATIONS:
-            raise unknown("augmentation", name, augmentations.AUGMENTATIONS)
-        check_call(name, augmentations.AUGMENTATIONS[name], args, kwargs)
-        steps.append(augmentations.AUGMENTATIONS[name](*args, **kwargs))
-    return augmentations.chain(*steps)
+    return chain(*(build("augmentation", AUGMENTATIONS, part) for part in split_plus(given)))
 
 
 def check(config: Config) -> None:

@@ -19,6 +19,7 @@ from glocal.evaluation.communication import published
 from glocal.experiment import ensemble, parts
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import setup as setups
+from glocal.experiment.adaptation import techniques
 from glocal.experiment.adaptation_report import adapt_clients
 from glocal.experiment.baseline import known_by
 from glocal.experiment.config import Config
@@ -137,7 +138,7 @@ class Federated:
             config.diverged,
             Storage(config.states),
         )
-        for technique in parts.techniques(config.adapt):
+        for technique in techniques(config.adapt):
             technique.check(setup.task, config.public)
         for stage in self.plan.stages:
             stage.method.check(setup.task, setup.fed, training.setting)
@@ -177,7 +178,7 @@ class Federated:
                 setup.task,
                 setup.fed,
                 setup.engine,
-                parts.techniques(config.adapt),
+                techniques(config.adapt),
                 trained.models,
                 setup.seed,
                 public=config.public,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -122,17 +122,16 @@ def make(config: Config, fed: Federation, repeat: int) -> Setup:
 
 def _engine(given: str | Engine, task: Task, fed: Federation, device: torch.device) -> Engine:
     """The engine, where the model can be trained by it."""
-    own = given if hasattr(given, "round") and hasattr(given, "name") else None
-    engine: Any = own or engines.resolve(given, task, device)  # type: ignore[arg-type]
+    own = hasattr(given, "round") and hasattr(given, "name")
+    engine: Engine = given if own else engines.resolve(given, task, device)  # type: ignore[assignment, arg-type]
     if isinstance(engine, engines.Vectorised):
         try:
             try_vectorised(task, fed.x, fed.y)
         except GlocalError:
             if engine.short is None:
                 raise
-            engine = engine.short
-    made: Engine = engine
-    return made
+            return engine.short
+    return engine
 
 
 _BASELINES: OrderedDict[str, tuple[Selected[ClientStore], Outcome, object]] = OrderedDict()
