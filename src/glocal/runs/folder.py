@@ -31,6 +31,7 @@ from glocal.core import locks
 from glocal.core.errors import GlocalError
 from glocal.core.files import make_folder, no_room, plain, toml, write
 from glocal.experiment.result_files import SCHEMA, save
+from glocal.runs.tracking import open_trackers
 
 if TYPE_CHECKING:
     from glocal.data.federation import Federation
@@ -96,7 +97,14 @@ class Folder:
     """A run folder while its run goes on; nobody else can write to it."""
 
     def __init__(
-        self, path: Path, method: str, config: Config, fed: Federation, *, again: bool = False
+        self,
+        path: Path,
+        method: str,
+        config: Config,
+        fed: Federation,
+        title: str,
+        *,
+        again: bool = False,
     ) -> None:
         self.path = path if again and path.is_dir() else prepare(path)
         self._open = ExitStack()
@@ -121,6 +129,8 @@ class Folder:
                 self._known |= now
                 self._write_settings()
         self._lines: TextIO | None = None
+        about = {"method": method, **config.as_toml()}
+        self._tracker = self._open.enter_context(open_trackers(config.track, path, title, about))
 
     @property
     def _metrics(self) -> Path:
@@ -129,9 +139,9 @@ class Folder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         with suppress(OSError):  # a full disk was noticed where something was written
-            self._open.close()
+            self._open.__exit__(*error)
 
     @property
     def began(self) -> bool:
@@ -149,7 +159,7 @@ class Folder:
                 self.path.rmdir()
 
     def line(self, line: Mapping[str, Any]) -> None:
-        """A round's line, on disk at once."""
+        """A round's line, on disk at once, and to all trackers."""
         try:
             if self._lines is None:
                 # A run that is resumed writes all of its lines again, from its checkpoint.
@@ -158,6 +168,7 @@ class Folder:
             self._lines.flush()
         except OSError as error:
             raise no_room(self._metrics, error) from error
+        self._tracker.line(line)
 
     def finish(self, run: Run) -> None:
         """The results. Repeats may have trained side by side: now their lines come in order."""
@@ -171,6 +182,7 @@ class Folder:
         ]
         write(self._metrics, "".join(lines).encode())
         save(run, self.path)
+        self._tracker.finish(run.summary, run.clients)
 
     def _write_settings(self) -> None:
         write(self.path / "settings.toml", toml(self._known).encode())

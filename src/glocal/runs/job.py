@@ -164,31 +164,21 @@ def _trained(job: Job, fed: Federation, checkpoints: dict[str, CheckpointPolicy]
     """All runs, each written to its folder as soon as it is done."""
     done: dict[str, Run] = {}
     folders: dict[str, run_folder.Folder] = {}
-    trackers: dict[str, tracking.Tracker] = {}
     try:
         with interrupts.graceful(), reporter(None) as report, ExitStack() as opened:
             for spec, path in job.folders.items():
-                folder = run_folder.Folder(path, spec, job.config, fed, again=job.again)
-                folders[spec] = opened.enter_context(folder)
                 title = spec if job.one else f"{job.root.name}: {spec}"
-                about = {"method": spec, **job.config.as_toml()}
-                tracker = tracking.open_trackers(job.config.track, path, title, about)
-                trackers[spec] = opened.enter_context(tracker)
+                folder = run_folder.Folder(path, spec, job.config, fed, title, again=job.again)
+                folders[spec] = opened.enter_context(folder)
 
             if job.again and not run_folder.unfinished(job.root):
                 raise GlocalError(f"the run in {job.root} was finished by somebody else just now.")
-
-            def on_line(spec: str, line: dict[str, Any]) -> None:
-                folders[spec].line(line)
-                trackers[spec].line(line)
-
-            told = Callbacks(report, on_line)
+            told = Callbacks(report, lambda spec, line: folders[spec].line(line))
             for spec, finished in train_all(
                 list(job.folders), job.config, fed, told, checkpoints=checkpoints
             ):
                 done[spec] = finished
                 folders[spec].finish(finished)
-                trackers[spec].finish(finished.summary, finished.clients)
     except GlocalError as error:
         if not _began(job, folders):
             raise
