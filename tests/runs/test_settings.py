@@ -11,7 +11,7 @@ from glocal.core import validation as fields
 from glocal.core.errors import GlocalError
 from glocal.core.own_code import load_own
 from glocal.experiment.config import Config, from_mapping, plain_kinds
-from glocal.experiment.parts import augmentation
+from glocal.experiment.setup import augmentation
 from glocal.runs.settings import read
 
 

@@ -26,9 +26,9 @@ from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import distill, ewc
 from glocal.experiment.adaptation_report import adapt_clients
 from glocal.experiment.config import Config
-from glocal.experiment.parts import baseline as alone_of
 from glocal.experiment.runner import runner_of
 from glocal.experiment.setup import Setup
+from glocal.experiment.setup import baseline as alone_of
 from glocal.studies import synthetic_uses as uses
 from glocal.training.loop import Training
 

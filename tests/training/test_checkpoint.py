@@ -15,7 +15,7 @@ from glocal.core.interrupts import Stopped
 from glocal.experiment import setup as setups
 from glocal.experiment.baseline import rates_of, train_baseline
 from glocal.experiment.config import Config
-from glocal.experiment.parts import baseline as alone_of
+from glocal.experiment.setup import baseline as alone_of
 from glocal.methods import resolve
 from glocal.methods.local import LocalTraining
 from glocal.nn.augment import flip

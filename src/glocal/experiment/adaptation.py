@@ -42,7 +42,7 @@ from glocal.evaluation.evaluate import score
 from glocal.experiment.baseline import BLOCK_BYTES, GRID, Best, Selected, train
 from glocal.methods import selector
 from glocal.methods.local import LocalTraining
-from glocal.nn.optim import Optimizer, sgd
+from glocal.nn.optim import sgd
 from glocal.nn.task import Task, weighted_mean
 from glocal.slots.client import Candidates, Phase, check_counts
 from glocal.slots.sharing import Selector, everything
@@ -91,8 +91,7 @@ def _technique(
     public: bool = False,
 ) -> Technique:
     """A technique that minimises ``objective``, an epoch at a time."""
-    settings: dict[str, Any] = {"rates": GRID, "max_epochs": 50, "patience": 10, "opt": sgd(1.0)}
-    settings |= _training(training)
+    settings = _training(training)
     adapted, optimiser = moves or everything(), settings["opt"]
 
     def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
@@ -192,20 +191,15 @@ def _training(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in given:
         if name not in TrainingArgs.__annotations__:
             raise unknown("setting", name, TrainingArgs.__annotations__)
-    out: dict[str, Any] = {}
+    settings = {"rates": GRID, "max_epochs": 50, "patience": 10, "opt": sgd(1.0), **given}
     if "lr" in given:
         positive(lr=given["lr"])
-        out["rates"] = (float(given["lr"]),)
+        settings["rates"] = (float(settings.pop("lr")),)
     if "momentum" in given:
-        out["opt"] = sgd(1.0, momentum=given["momentum"])
+        settings["opt"] = sgd(1.0, momentum=settings.pop("momentum"))
     for name in ("max_epochs", "patience"):
-        if name in given:
-            check_counts(epochs=given[name], batch_size=1)
-            out[name] = given[name]
-    if "batch_size" in given:
-        check_counts(epochs=1, batch_size=given["batch_size"])
-        out["batch_size"] = given["batch_size"]
-    return out
+        check_counts(epochs=settings[name], batch_size=settings.get("batch_size", 1))
+    return settings
 
 
 def techniques(given: str | Technique | Sequence[Technique] | None) -> list[Technique]:
@@ -259,10 +253,11 @@ def adapt(
         return tree.map(lambda x: x.repeat_interleave(len(rates), 0), stacked)
 
     start = for_runs(given)
-    moving = technique.moves.pick(task.names)
+    moved = technique.moves.pick(task.names)
+    moving = {k: start[k] for k in task.names if k in moved}
     state: Tree = {
         "w": start,
-        "opt": _stacked_opt(technique.opt, {k: start[k] for k in task.names if k in moving}),
+        "opt": tree.stack([technique.opt.init(tree.row(moving, i)) for i in range(len(runs))]),
         "g": start,
         "lr": rates.repeat(len(ids)),
     }
@@ -291,12 +286,6 @@ def adapt(
 def at_once(task: Task, technique: Technique) -> int:
     """Clients that adapt together."""
     return max(1, BLOCK_BYTES // (4 * tree.count(task.params) * len(technique.rates) * 5))
-
-
-def _stacked_opt(opt: Optimizer, stacked: Params) -> Tree:
-    """The optimiser's first state, for every run."""
-    runs = len(next(iter(stacked.values())))
-    return tree.stack([opt.init(tree.row(stacked, i)) for i in range(runs)])
 
 
 def fisher(

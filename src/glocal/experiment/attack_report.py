@@ -18,6 +18,7 @@ from glocal.evaluation.summary import Table, pool_is_valid, verdict_counts
 class Struck:
     """What an attack came to in one repeat."""
 
+    attack: str
     who: tuple[int, ...]
     """The malicious clients."""
     stopped: int | None
@@ -26,13 +27,13 @@ class Struck:
     """Of a backdoor: each client's share of stamped test images taken for the target."""
 
 
-def add_attack(rows: Table, summary: dict[str, Any], attack: str, found: Sequence[Struck]) -> None:
+def add_attack(rows: Table, summary: dict[str, Any], found: Sequence[Struck]) -> None:
     """Mark the malicious clients' rows, and add the honest clients' figures to the summary."""
     who = set(found[0].who)
     for k, row in enumerate(rows):
         row["malicious"] = k in who
     summary["attack"] = {
-        "spec": attack,
+        "spec": found[0].attack,
         "malicious": [row["client"] for row in rows if row["malicious"]],
         "stopped": [one.stopped for one in found],
     }

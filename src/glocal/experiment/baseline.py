@@ -167,7 +167,7 @@ def train(
     active = torch.arange(len(runs), device=device)
     began = 0
     if resumed:
-        best.state = resumed["best"]
+        best.state = dict(resumed["best"])
         active, began = resumed["active"], int(resumed["epoch"])
     n, batch = fed.train.counts(), local.batch_size
     steps = sum(PlanSize.of(n, p.epochs, p.steps, batch).steps for p in local.phases)
@@ -176,23 +176,17 @@ def train(
         if len(active) == 0:
             break
         down = {"params": {}, "lr": torch.tensor(local.schedule(epoch), device=device)}
-        work = CohortRound(
-            task,
-            local,
-            fed,
-            down,
-            runs[active],
-            tree.row(state, active),
-            rng.fold(root, epoch + 1),
-            workload=workload,
-        )
+        now, key = tree.row(state, active), rng.fold(root, epoch + 1)
+        work = CohortRound(task, local, fed, down, runs[active], now, key, workload=workload)
         _, new = engine.round(work)
         accuracy, loss = score(task, fed, engine, new["w"], fed.val, runs[active])
         best.offer(active, new["w"], accuracy, loss, epoch + 1)
         state = _put(state, active, new)
         # A run whose loss is no longer finite has a rate too high for it: it will not come back.
-        active = active[(epoch + 1 - best.epoch[active] < local.patience) & loss.isfinite()]
-        left = {"state": state, "best": best.state, "active": active}
+        active = active[
+            (epoch + 1 - best.state["epoch"][active] < local.patience) & loss.isfinite()
+        ]
+        left = {"state": state, "best": dict(best.state), "active": active}
         on_epoch(epoch + 1, {**left, "epoch": torch.tensor(epoch + 1)})
     return best
 
@@ -214,47 +208,35 @@ def standard_error(accuracy: Tensor, n: Tensor) -> Tensor:
     return (p * (1 - p) / n).sqrt()
 
 
-_FOUND = ("top", "accuracy", "loss", "epoch")
-
-
 class Best:
     """The weights of every run's last epoch within a standard error of its best."""
 
     def __init__(self, w: Params, runs: Tensor, n: Tensor) -> None:
-        self.w = w
+        none = torch.full((len(runs),), -1.0, device=runs.device)
         self.n = n
-        self.top = torch.full((len(runs),), -1.0, device=runs.device)
-        self.accuracy = torch.full((len(runs),), -1.0, device=runs.device)
-        self.loss = torch.full((len(runs),), torch.inf, device=runs.device)
-        self.epoch = torch.zeros(len(runs), dtype=torch.int64, device=runs.device)
-
-    @property
-    def state(self) -> Tree:
-        """All that is kept of the epochs so far, as a tree."""
-        return {"w": self.w, **{name: getattr(self, name) for name in _FOUND}}
-
-    @state.setter
-    def state(self, state: Tree) -> None:
-        self.w = state["w"]
-        for name in _FOUND:
-            setattr(self, name, state[name])
+        self.state: Tree = {
+            "w": w,
+            "top": none,
+            "accuracy": none.clone(),
+            "loss": torch.full_like(none, torch.inf),
+            "epoch": torch.zeros_like(none, dtype=torch.int64),
+        }
 
     def offer(self, rows: Tensor, w: Params, accuracy: Tensor, loss: Tensor, epoch: int) -> None:
         """Keep what is within a standard error of the best so far."""
-        finite = loss.isfinite()
-        top = torch.maximum(self.top[rows], torch.where(finite, accuracy, -1.0))
-        self.top[rows] = top
+        state, finite = self.state, loss.isfinite()
+        top = torch.maximum(state["top"][rows], torch.where(finite, accuracy, -1.0))
+        state["top"][rows] = top
         better = finite & (accuracy >= top - standard_error(top, self.n[rows]))
         won = rows[better]
-        self.w = _put(self.w, won, tree.row(w, better))
-        self.accuracy[won] = accuracy[better]
-        self.loss[won] = loss[better]
-        self.epoch[won] = epoch
+        state["w"] = _put(state["w"], won, tree.row(w, better))
+        state["accuracy"][won] = accuracy[better]
+        state["loss"][won] = loss[better]
+        state["epoch"][won] = epoch
 
     def by_client(self, ids: Tensor, rates: Tensor, fed: Federation) -> Selected[Params]:
         """Of each client's runs the most accurate, ties to the lower loss."""
-        grid = (len(ids), len(rates))
-        accuracy, loss = self.accuracy.view(grid), self.loss.view(grid)
+        accuracy, loss = (self.state[k].view(len(ids), len(rates)) for k in ("accuracy", "loss"))
         top = accuracy.amax(1, keepdim=True)
         if bool((top < 0).any()):
             name = fed.names[int(ids[(top.flatten() < 0).nonzero()[0, 0]])]
@@ -265,10 +247,5 @@ class Best:
             )
         chosen = torch.where(accuracy == top, loss, torch.inf).argmin(1)
         flat = torch.arange(len(ids), device=ids.device) * len(rates) + chosen
-        return Selected(
-            tree.row(self.w, flat),
-            rates[chosen],
-            self.epoch[flat],
-            self.accuracy[flat],
-            self.loss[flat],
-        )
+        best = tree.row(self.state, flat)
+        return Selected(best["w"], rates[chosen], best["epoch"], best["accuracy"], best["loss"])

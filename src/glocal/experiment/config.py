@@ -188,9 +188,9 @@ class Config:
             raise GlocalError(f"seed must be an integer from 0 to 2^63 − 1, not {self.seed}.")
         if self.sampled is not None and self.fraction != 1.0:
             raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
-        from glocal.experiment import parts  # which needs torch, and the options need not wait
+        from glocal.experiment import setup  # which needs torch, and the options need not wait
 
-        parts.check(self)
+        setup.check_names(self)
 
     def federation(self) -> Federation:
         """The clients' data."""

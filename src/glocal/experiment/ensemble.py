@@ -45,7 +45,6 @@ def new_test(
     y: Tensor | None = None,
     *,
     against: Trained | None = None,
-    chunk: int | None = None,
 ) -> dict[str, Any]:
     """Accuracy of the ensembles of a training's models, and what sending them once costs.
 
@@ -54,7 +53,6 @@ def new_test(
         x: inputs of unknown origin; all clients' test examples by default.
         y: their labels.
         against: another training, to be compared on the same examples.
-        chunk: clients whose models answer at once; by memory unless given.
 
     Returns:
         ``logits``, ``weights`` and ``vote``; ``params_up``, the numbers that clients send up once,
@@ -62,12 +60,12 @@ def new_test(
     """
     t = trained.training
     x, y = _examples(t, x, y)
-    marks = _marks(trained, x, y, chunk)
+    marks = _marks(trained, x, y)
     found: dict[str, Any] = {kind: float(marks[kind].mean()) for kind in KINDS}
     own = own_names(t, trained.progress)
     found["params_up"] = len(t.fed) * tree.count({k: t.task.params[k] for k in own})
     if against is not None:
-        theirs = _marks(against, x, y, chunk)
+        theirs = _marks(against, x, y)
         verdicts = {kind: paired_test.compare(marks[kind], theirs[kind]) for kind in KINDS}
         found["against"] = {
             kind: {"difference": v.benefit, "low": v.low, "high": v.high, "verdict": v.verdict}
@@ -155,7 +153,7 @@ def ensemble(
     }
 
 
-def _marks(trained: Trained, x: Tensor, y: Tensor, chunk: int | None) -> dict[str, Tensor]:
+def _marks(trained: Trained, x: Tensor, y: Tensor) -> dict[str, Tensor]:
     t = trained.training
     candidates = t.models(trained.progress)
 
@@ -166,7 +164,7 @@ def _marks(trained: Trained, x: Tensor, y: Tensor, chunk: int | None) -> dict[st
     first = torch.arange(1, device=t.fed.x.device)
     same = t.one_for_all(trained.progress) and len(candidates(first)) == 1
     clients = 1 if same else len(t.fed)
-    return ensemble(t.task, t.engine, chosen, clients, x, y, chunk)
+    return ensemble(t.task, t.engine, chosen, clients, x, y)
 
 
 def _examples(t: Training, x: Tensor | None, y: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -106,15 +106,14 @@ def struck(
     adversary = training.adversary
     if adversary is None:
         return None
-    mark = adversary.attack.trigger
-    if mark is None:
-        return Struck(adversary.clients, stopped, None)
-    where = (setup.task, setup.fed, setup.engine)
-    everyone = torch.arange(len(setup.fed), device=setup.fed.x.device)
-    success: list[float] = []
-    for ids in torch.split(everyone, at_once(setup.task, setup.fed)):
-        success += poison.success(mark, *where, models(ids), ids)
-    return Struck(adversary.clients, stopped, success)
+    trigger, success = adversary.attack.trigger, None
+    if trigger is not None:
+        where = (setup.task, setup.fed, setup.engine)
+        everyone = torch.arange(len(setup.fed), device=setup.fed.x.device)
+        success = []
+        for ids in torch.split(everyone, at_once(setup.task, setup.fed)):
+            success += poison.success(trigger, *where, models(ids), ids)
+    return Struck(adversary.attack.spec, adversary.clients, stopped, success)
 
 
 def progress_of(

@@ -17,7 +17,7 @@ from glocal.core.files import dump, make_folder, write
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.evaluation.summary import Table, Trial, client_table, summarise
-from glocal.experiment import ensemble, parts, result_files
+from glocal.experiment import ensemble, result_files
 from glocal.experiment.adaptation_report import add_adapted
 from glocal.experiment.attack_report import add_attack
 from glocal.experiment.repeat import Repeat, Trained
@@ -171,9 +171,8 @@ def assembled(
     if adapted:
         add_adapted(rows, summary, trials, adapted)
     struck = [repeat.struck for repeat in repeats if repeat.struck is not None]
-    attack = parts.attack(config.attack)
-    if attack is not None and struck:
-        add_attack(rows, summary, attack.spec, struck)
+    if struck:
+        add_attack(rows, summary, struck)
     together = [repeat.together for repeat in repeats if repeat.together is not None]
     if together:
         summary["new_test"] = ensemble.mean(together)

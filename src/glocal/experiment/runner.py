@@ -16,7 +16,7 @@ from glocal.core.interrupts import Stopped
 from glocal.core.progress import Report, silent
 from glocal.core.validation import positive_integers
 from glocal.evaluation.communication import published
-from glocal.experiment import ensemble, parts
+from glocal.experiment import ensemble
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import techniques
@@ -113,7 +113,7 @@ class Federated:
     def check(self, setup: Setup) -> Training:
         """Refuse, before anyone trains, what does not fit the data, the model or the sampling."""
         config, adversary, fed = setup.config, None, setup.fed
-        attack = parts.attack(config.attack)
+        attack = setups.attack(config.attack)
         if attack is not None:
             # Of all repeats the same clients, so that what became of the others can be pooled.
             adversary = attack.on(fed, config.seed)
@@ -207,7 +207,7 @@ class Federated:
     def _known_by(self, setup: Setup) -> str:
         """What a checkpoint must be of, to be taken for this repeat's."""
         config, task = setup.config, setup.task
-        attack = parts.attack(config.attack)
+        attack = setups.attack(config.attack)
         sampling = (config.rounds, config.fraction, config.sampled, config.poisson)
         code = digest(self.plan, task.module, task.losses, task.augment)
         about = (*sampling, attack.spec if attack else None, config.validate_every)
@@ -236,7 +236,7 @@ def baseline_of(config: Config, runner: Runner | None = None) -> LocalOnly:
     """The local baseline, or that of a method: clients who train alone are their own."""
     if isinstance(runner, LocalOnly):
         return runner
-    return LocalOnly("alone", parts.baseline(config.baseline))
+    return LocalOnly("alone", setups.baseline(config.baseline))
 
 
 def run_seed(

@@ -9,27 +9,35 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from glocal import engines
 from glocal.core import rng, tree
-from glocal.core.errors import GlocalError, shown
+from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.own_code import is_own, load_own
+from glocal.core.spec import split_plus
 from glocal.core.types import Params
+from glocal.core.validation import build
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment import memory_estimate as limits
+from glocal.experiment.adaptation import techniques
 from glocal.experiment.baseline import Selected, known_by, train_baseline
 from glocal.experiment.config import Config
-from glocal.experiment.parts import augmentation
+from glocal.methods import resolve
 from glocal.methods.local import LocalTraining
 from glocal.nn import models
-from glocal.nn.task import Task, cross_entropy, try_out, try_vectorised
+from glocal.nn.augment import AUGMENTATIONS, chain
+from glocal.nn.task import PRECISIONS, Augment, Task, cross_entropy, try_out, try_vectorised
+from glocal.slots.method import Method
+from glocal.training.attacks import Attack, parse
+from glocal.training.client_state.placement import check_place
+from glocal.training.divergence import check_policy
 
 if TYPE_CHECKING:
     from glocal.training.checkpoint import CheckpointWriter
@@ -132,6 +140,43 @@ def _engine(given: str | Engine, task: Task, fed: Federation, device: torch.devi
                 raise
             return engine.short
     return engine
+
+
+def attack(given: str | Attack | None) -> Attack | None:
+    """What malicious clients do."""
+    if given is None or isinstance(given, Attack):
+        return given
+    if not isinstance(given, str):
+        raise GlocalError(f"{shown(given)} is not text: write attack like 'sign-flip(share=0.2)'.")
+    return parse(given)
+
+
+def baseline(given: str | Method | None) -> LocalTraining:
+    """How clients train alone; refuses what is not ``local``."""
+    method: Any = resolve(given or "local") if given is None or isinstance(given, str) else given
+    if not isinstance(method, Method) or not isinstance(method.local, LocalTraining):
+        raise GlocalError(
+            "the local baseline must be local, with settings if you like: local(lr=0.1)."
+        )
+    return method.local
+
+
+def augmentation(given: str | Augment | None) -> Augment | None:
+    """``crop(4)+flip`` as a keyed augmentation."""
+    if not isinstance(given, str):
+        return given
+    return chain(*(build("augmentation", AUGMENTATIONS, part) for part in split_plus(given)))
+
+
+def check_names(config: Config) -> None:
+    """Refuse what is named and does not exist; nothing of this depends on the data."""
+    attack(config.attack)
+    techniques(config.adapt)
+    baseline(config.baseline)
+    check_place(config.states)
+    check_policy(config.diverged)
+    if config.precision not in PRECISIONS:
+        raise unknown("precision", config.precision, PRECISIONS)
 
 
 _BASELINES: OrderedDict[str, tuple[Selected[ClientStore], Outcome, object]] = OrderedDict()
