@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -70,32 +71,31 @@ def adapt_clients(
     accuracy, loss = torch.full((clients,), -1.0), torch.full((clients,), torch.inf)
     best = torch.zeros(clients, dtype=torch.int64)
     moved = torch.zeros(clients, dtype=torch.bool)
-    before = 0
+
+    def adapted(n: int, ids: Tensor) -> dict[str, Params]:
+        technique, before = wanted[n], sum(t.max_epochs for t in wanted[:n])
+
+        def one_tick(epoch: int) -> None:
+            done = int(ids[0]) * technique.max_epochs + len(ids) * epoch
+            tick(before + done // clients, total)
+
+        where = (task, fed, engine, technique)
+        new = adapt(*where, given(ids), seed, ids, public=public, tick=one_tick)
+        host, now, cost = ids.cpu(), new.val_accuracy.cpu(), new.val_loss.cpu()
+        had = accuracy[host]
+        better = (now > had) | ((now == had) & (cost < loss[host]))
+        won = host[better]
+        accuracy[won], loss[won], best[won] = now[better], cost[better], n
+        moved[won] = new.epoch.cpu()[better] > 0
+        if keep and len(won):
+            rows = better.to(ids.device)
+            kept.scatter(ids[rows], tree.row(new.models, rows))
+        return {"adapted": new.models}
+
+    pool = pool_is_valid(fed)
     for n, technique in enumerate(wanted):
-
-        def adapted(
-            ids: Tensor, n: int = n, technique: Technique = technique, before: int = before
-        ) -> dict[str, Params]:
-            def one_tick(epoch: int) -> None:
-                done = int(ids[0]) * technique.max_epochs + len(ids) * epoch
-                tick(before + done // clients, total)
-
-            where = (task, fed, engine, technique)
-            new = adapt(*where, given(ids), seed, ids, public=public, tick=one_tick)
-            host, now, cost = ids.cpu(), new.val_accuracy.cpu(), new.val_loss.cpu()
-            had = accuracy[host]
-            better = (now > had) | ((now == had) & (cost < loss[host]))
-            won = host[better]
-            accuracy[won], loss[won], best[won] = now[better], cost[better], n
-            moved[won] = new.epoch.cpu()[better] > 0
-            if keep and len(won):
-                rows = better.to(ids.device)
-                kept.scatter(ids[rows], tree.row(new.models, rows))
-            return {"adapted": new.models}
-
-        pool, most = pool_is_valid(fed), at_once(task, technique)
-        by_technique[technique.name] = outcomes(task, fed, engine, adapted, pool=pool, at_most=most)
-        before += technique.max_epochs
+        models, most = partial(adapted, n), at_once(task, technique)
+        by_technique[technique.name] = outcomes(task, fed, engine, models, pool=pool, at_most=most)
     names = list(by_technique)
     picked = compose([by_technique[names[i]] for i in best.tolist()])
     by = [names[i] if m else "none" for i, m in zip(best.tolist(), moved.tolist(), strict=True)]
@@ -117,9 +117,7 @@ def add_adapted(
     rows: Table, summary: dict[str, Any], trials: Sequence[Trial], repeats: Sequence[Adapted]
 ) -> None:
     """What adaptation changed, beside what there was: ``adapted_…`` in rows and summary."""
-    changed = [
-        Trial(t.fed, a.outcome, t.baseline, t.traffic) for t, a in zip(trials, repeats, strict=True)
-    ]
+    changed = [replace(t, outcome=a.outcome) for t, a in zip(trials, repeats, strict=True)]
     new = client_table(changed)
     figures = summarise(new, changed)
     for k, (row, now) in enumerate(zip(rows, new, strict=True)):
@@ -148,11 +146,10 @@ def _by_technique(trials: Sequence[Trial], repeats: Sequence[Adapted]) -> dict[s
     """Each technique for everybody: every client's accuracy in every repeat, and the mean."""
     figures_of = {}
     for name in repeats[0].techniques:
-        one = [
-            Trial(t.fed, a.techniques[name], t.baseline, t.traffic)
-            for t, a in zip(trials, repeats, strict=True)
+        by_it = [
+            replace(t, outcome=a.techniques[name]) for t, a in zip(trials, repeats, strict=True)
         ]
-        figures = summarise(client_table(one), one)
+        figures = summarise(client_table(by_it), by_it)
         figures_of[name] = {key: figures[key] for key in ("mean", *VERDICTS, "accuracies")}
     return figures_of
 

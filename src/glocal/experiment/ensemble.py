@@ -26,7 +26,7 @@ from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.evaluation import metrics, paired_test
-from glocal.evaluation.evaluate import CHUNK_BYTES, pick
+from glocal.evaluation.evaluate import CHUNK_BYTES
 from glocal.nn.task import Task
 from glocal.training.loop import Progress, Training
 
@@ -155,16 +155,10 @@ def ensemble(
 
 def _marks(trained: Trained, x: Tensor, y: Tensor) -> dict[str, Tensor]:
     t = trained.training
-    candidates = t.models(trained.progress)
-
-    def chosen(ids: Tensor) -> Params:
-        return pick(t.task, t.fed, t.engine, candidates(ids), ids)[0]
-
     # Where everybody's model is the same, one of them answers for all.
     first = torch.arange(1, device=t.fed.x.device)
-    same = t.one_for_all(trained.progress) and len(candidates(first)) == 1
-    clients = 1 if same else len(t.fed)
-    return ensemble(t.task, t.engine, chosen, clients, x, y)
+    same = t.one_for_all(trained.progress) and len(t.models(trained.progress)(first)) == 1
+    return ensemble(t.task, t.engine, trained.models, 1 if same else len(t.fed), x, y)
 
 
 def _examples(t: Training, x: Tensor | None, y: Tensor | None) -> tuple[Tensor, Tensor]:
