@@ -19,7 +19,6 @@ from glocal.experiment.adaptation_report import Adapted
 from glocal.experiment.attack_report import Struck
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made
-from glocal.slots.method import Plan
 from glocal.training import poisoning as poison
 from glocal.training.client_state.offload import check_fits
 from glocal.training.client_state.store import ClientStore
@@ -117,32 +116,20 @@ def struck(
 
 
 def progress_of(
-    training: Training,
-    model: Params,
-    ids: Tensor,
-    states: Tree,
-    rounds: int,
-    stages: Sequence[str | None],
+    training: Training, model: Params, ids: Tensor, states: Tree, stages: Sequence[str | None]
 ) -> Progress:
     """Where a training stood, from the server's model, the clients' states and its rounds' stages.
 
     What the server kept for itself (an optimiser's state, a weighting's, the count of its privacy)
     is not restored: this can be evaluated, adapted and trained anew, but not resumed.
     """
-    task, device = training.task, training.fed.x.device
-    stage, began = _stage(training.plan, stages)
+    task, device, stage, began = training.task, training.fed.x.device, 0, 0
+    names = [stage.name for stage in training.plan.stages]
+    if len(names) > 1 and stages:  # that of the last round: a goal may not have been reached
+        stage, began = names.index(str(stages[-1])), sum(name != stages[-1] for name in stages)
     placed: Params = tree.to({k: model[k] for k in task.names}, device)
-    method = training.plan.stages[stage].method
-    begun = method.begin(task, placed, training.setting)
+    begun = training.plan.stages[stage].method.begin(task, placed, training.setting)
     clients = ClientStore(len(training.fed), device)
-    progress = Progress(begun, clients, Traffic(), stage, began, rounds)
+    progress = Progress(begun, clients, Traffic(), stage, began, len(stages))
     progress.clients = training.store(progress).filled(ids, states)
     return progress
-
-
-def _stage(plan: Plan, stages: Sequence[str | None]) -> tuple[int, int]:
-    """The stage of the last round, and the rounds before it: a goal may not have been reached."""
-    names = [stage.name for stage in plan.stages]
-    if len(names) == 1 or not stages:
-        return 0, 0
-    return names.index(str(stages[-1])), sum(name != stages[-1] for name in stages)

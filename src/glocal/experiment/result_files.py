@@ -30,10 +30,11 @@ def save(run: Run, folder: Path) -> None:
 
     write(folder / "final.safetensors", encode(_storable(run.model)))
     on_disk = run.repeats[0].on_disk if run.repeats else None
+    clients = folder / "clients.safetensors"
     if on_disk is not None:
-        _stream(folder / "clients.safetensors", on_disk)
+        _stream(clients, on_disk)
     else:
-        write(folder / "clients.safetensors", encode(_storable(dict(tree.flatten(run.states)))))
+        write(clients, encode(_storable(dict(tree.flatten(run.states)))))
     if run.made is not None:
         outcome.save(run.made, int(run.data["classes"]), folder)
     write(folder / "result.json", dump(result({run.method: run})))

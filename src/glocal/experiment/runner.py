@@ -217,8 +217,8 @@ class Federated:
         """A repeat that came without its training, with it again, to be evaluated further."""
         training, states = self.check(setup), dict(repeat.states)
         stages = [line.get("stage") for line in repeat.history]
-        where = (training, repeat.model, states.pop("ids"), states, len(stages), stages)
-        progress = replace(progress_of(*where), traffic=repeat.traffic, history=repeat.history)
+        progress = progress_of(training, repeat.model, states.pop("ids"), states, stages)
+        progress = replace(progress, traffic=repeat.traffic, history=repeat.history)
         return replace(repeat, trained=Trained(training, progress))
 
 

@@ -41,18 +41,12 @@ class Made:
     figures: dict[str, Any]
 
 
-def drawn(training: Training, progress: Progress) -> tuple[Tensor, Tensor] | None:
-    """The examples as the run stands, of methods that make some."""
-    draw = training.method(progress).server_half.draw
-    return draw and draw(progress.server, training.setting, training.key(MADE, 0))
-
-
 def made(training: Training, progress: Progress, fed: Federation) -> Made | None:
     """The synthetic data, evaluated on ``fed``; None if the method generates none."""
-    found = drawn(training, progress)
-    if found is None:
+    draw = training.method(progress).server_half.draw
+    if draw is None:
         return None
-    x, y = found
+    x, y = draw(progress.server, training.setting, training.key(MADE, 0))
     return Made(x, y, figures(training.task, fed, x, y, training.key(MADE, 1)))
 
 

@@ -70,11 +70,6 @@ def prepare(folder: Path) -> Path:
     return make_folder(folder)
 
 
-def plain_name(name: object) -> bool:
-    """Whether this names something in a folder, and nothing outside."""
-    return isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name
-
-
 def refuse_taken(folder: Path) -> None:
     """Refuse a folder in which there is something."""
     # Of a run that was killed before it had written a file, there is only what it was writing.

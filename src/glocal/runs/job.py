@@ -89,8 +89,8 @@ def _comparison(folder: Path) -> Job:
     try:
         about = tomllib.loads(file.read_text(encoding="utf-8"))
         names = about["folders"]
-        if any(not run_folder.plain_name(name) for name in names):
-            raise ValueError("folders")
+        if any(name in ("", ".", "..") or Path(name).name != name for name in names):
+            raise ValueError("folders")  # they name something outside
         folders = {
             str(spec): folder / name for spec, name in zip(about["methods"], names, strict=True)
         }

@@ -46,10 +46,11 @@ class Files:
     fingerprint: str
     """Of the federation the run had."""
     engine: str
-    round: int
-    """The last one of the first repeat; an attack or a spent budget may end a run early."""
     stages: list[str | None]
-    """Of each of its rounds, where the plan has several."""
+    """Of each round of the first repeat, where the plan has several.
+
+    An attack or a spent budget may have ended it early.
+    """
     stopped: int | None
     """The round that could not be trained under an attack."""
     summary: dict[str, Any]
@@ -139,6 +140,8 @@ def read(folder: Path) -> Files:
         stopped = own["summary"].get("attack", {"stopped": [None]})["stopped"][0]
         if not lines and stopped is None and isinstance(runner, Federated):
             raise ValueError("metrics.jsonl has no rounds")
+        if [line["round"] for line in lines] != list(range(1, len(lines) + 1)):
+            raise ValueError("metrics.jsonl lacks rounds")
         if len(own["summary"]["accuracies"][0]) != len(own["clients"]):
             raise ValueError("accuracies and clients differ in number")
         return Files(
@@ -148,7 +151,6 @@ def read(folder: Path) -> Files:
             settings,
             facts["federation"]["fingerprint"],
             facts["chosen"]["engine"],
-            int(lines[-1]["round"]) if lines else 0,
             [line.get("stage") for line in lines],
             stopped,
             own["summary"],
@@ -188,10 +190,10 @@ def _progress(files: Files, training: Training) -> Progress:
     if len(names) > 1 and files.stages and files.stages[-1] not in names:
         raise _misfit(files.folder / "metrics.jsonl")
     nobody = torch.zeros(0, dtype=torch.int64)
-    begun = progress_of(training, params, nobody, {}, files.round, files.stages)
+    begun = progress_of(training, params, nobody, {}, files.stages)
     like = training.make(begun, training.halves[begun.stage])(0)
     ids, states = _states(files.folder / "clients.safetensors", len(training.fed), like)
-    return progress_of(training, params, ids, states, files.round, files.stages)
+    return progress_of(training, params, ids, states, files.stages)
 
 
 def _states(file: Path, clients: int, like: Tree) -> tuple[Tensor, Tree]:

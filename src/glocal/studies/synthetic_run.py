@@ -105,7 +105,7 @@ def _result(
         },
         "made": {
             "examples": len(x),
-            "rounds": files.round,
+            "rounds": len(files.stages),
             "repeats": files.settings.repeats,
             "attack": files.settings.attack,
             "params_up": files.summary["params_up"],
@@ -126,7 +126,7 @@ def _tried(
     report: Report,
 ) -> dict[str, uses.Use]:
     """Every use by the name that the table has for it."""
-    setup, took = run.setup, run.files.round
+    setup, took = run.setup, len(run.files.stages)
     config = setup.config
     tried: dict[str, uses.Use] = {}
     if "warm-start" in asked or "public" in asked:
