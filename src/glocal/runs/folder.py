@@ -101,6 +101,8 @@ class Folder:
         *,
         again: bool = False,
     ) -> None:
+        about = {"method": method, **config.as_toml()}
+        self._tracker = open_trackers(config.track, path, title, about)  # they may be refused
         self.path = path if again and path.is_dir() else prepare(path)
         self._open = ExitStack()
         self._open.enter_context(locks.hold(path))
@@ -109,8 +111,7 @@ class Folder:
         self._new = not (path / "settings.toml").is_file()
         if self._new:
             self._known: dict[str, Any] = {
-                "method": method,
-                **config.as_toml(),
+                **about,
                 "federation": {**plain(fed.describe), "fingerprint": fed.fingerprint},
                 "versions": versions(),
             }
@@ -124,8 +125,6 @@ class Folder:
                 self._known |= now
                 self._write_settings()
         self._lines: TextIO | None = None
-        about = {"method": method, **config.as_toml()}
-        self._tracker = self._open.enter_context(open_trackers(config.track, path, title, about))
 
     @property
     def _metrics(self) -> Path:
@@ -135,8 +134,9 @@ class Folder:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self._tracker.__exit__(*error)
         with suppress(OSError):  # a full disk was noticed where something was written
-            self._open.__exit__(*error)
+            self._open.close()
 
     @property
     def began(self) -> bool:
