@@ -40,14 +40,9 @@ GROUPS = ("Data", "Training", "Evaluation", "Machine", "Output")
 def setting(
     default: Any, group: str, text: str, *, least: int | None = None, option: str | None = None
 ) -> Any:
-    """Declare one field of the configuration.
+    """Declare one field of the configuration, with its help and the lowest value of a number.
 
-    Args:
-        default: Its value where nothing is said.
-        group: One of :data:`GROUPS`.
-        text: Its help.
-        least: The lowest value of a number.
-        option: Its name on the command line, where that is another; ``""``: it has none.
+    ``option`` is its name on the command line, where that is another; ``""``: it has none.
     """
     return field(
         default=default, metadata={"group": group, "help": text, "least": least, "option": option}

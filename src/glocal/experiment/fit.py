@@ -46,15 +46,9 @@ def train_all(
 ) -> Iterator[tuple[str, Run]]:
     """Train every method, and yield each run as soon as it is done, in the order of ``methods``.
 
-    What cannot be done is refused before anyone trains.
-
-    Args:
-        methods: Specs, or Methods and Plans by the names of their runs.
-        config: Everything but the methods and the data.
-        fed: The data, as the first repeat has it.
-        callbacks: Who is told.
-        baseline: The local baseline of all repeats, if it is known from an earlier run.
-        checkpoints: Where those of each method are; training is resumed from them.
+    What cannot be done is refused before anyone trains. ``fed`` is the data as the first repeat
+    has it; ``baseline`` is that of all repeats, if it is known from an earlier run; training is
+    resumed from each method's ``checkpoints``.
     """
     callbacks, checkpoints = callbacks or Callbacks(), checkpoints or {}
     by_name = _by_name(methods)
@@ -64,7 +58,7 @@ def train_all(
     if jobs == 1:
         repeats = _in_this_process(runners, fed, first, callbacks, checkpoints)
     else:
-        known = tuple(baseline)
+        known = dict(enumerate(baseline))
         repeats = parallel.repeats(
             by_name, runners, fed, first, jobs, callbacks, checkpoints, known
         )

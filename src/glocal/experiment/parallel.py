@@ -15,7 +15,7 @@ import re
 import signal
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -78,9 +78,12 @@ def repeats(
     jobs: int,
     callbacks: Callbacks,
     checkpoints: Mapping[str, CheckpointPolicy],
-    baseline: Sequence[Repeat],
+    known: dict[int, Repeat],
 ) -> Iterator[tuple[str, list[Repeat], list[Repeat]]]:
-    """Every method's repeats and those of its local baseline, as processes have done them."""
+    """Every method's repeats and those of its local baseline, as processes have done them.
+
+    Of the local baseline that all methods share, some repeats may be ``known``.
+    """
     config, count = first.config, first.config.repeats
     # One of the methods may be the local baseline: it is trained once.
     label = known_by(baseline_of(config).client)
@@ -88,7 +91,7 @@ def repeats(
     shared = next((n for n, runner in alone.items() if known_by(runner.client) == label), BASELINE)
     set_against = {name: name if name in alone else shared for name in runners}
     finished: dict[str, dict[int, Repeat]] = defaultdict(dict)
-    finished[shared] = dict(enumerate(baseline))
+    finished[shared] = known
     wanted = list(dict.fromkeys([*set_against.values(), *runners]))
     tasks = [(n, r) for n in wanted for r in range(count) if r not in finished[n]]
     context = multiprocessing.get_context("spawn")

@@ -73,13 +73,9 @@ def open_trackers(
 ) -> Tracker:
     """Trackers by name, for the run in a folder; what cannot be used is refused.
 
-    Args:
-        names: ``tensorboard`` (logs in ``folder/tensorboard``), ``mlflow`` (to the server that
-            ``MLFLOW_TRACKING_URI`` names, else to files in ``folder/mlflow``).
-        folder: of the run. Given again, it goes on where it was.
-        title: what the run is called.
-        settings: of the run, by name.
-        warn: called with a sentence when a tracker fails; on stderr by default.
+    ``tensorboard`` logs in ``folder/tensorboard``; ``mlflow`` to the server that
+    ``MLFLOW_TRACKING_URI`` names, else to files in ``folder/mlflow``. A folder that is given again
+    goes on where it was. When a tracker fails, ``warn`` is called with a sentence.
     """
     check(names)
     sinks = {name: TRACKERS[name](folder, title, settings) for name in dict.fromkeys(names)}
