@@ -138,14 +138,9 @@ class Estimate:
         return phases
 
     @property
-    def peak(self) -> str:
-        """The phase that needs most."""
-        return max(self.phases, key=lambda name: sum(self.phases[name].values()), default="")
-
-    @property
     def parts(self) -> Mapping[str, int]:
         """What the largest phase needs, in one process."""
-        return self.phases.get(self.peak, {})
+        return max(self.phases.values(), key=lambda parts: sum(parts.values()), default={})
 
     @property
     def total(self) -> int:
