@@ -12,8 +12,6 @@ from pathlib import Path
 
 import torch
 
-PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
-
 UNLIMITED = 1 << 60
 """Control groups of version 1 report at least this many bytes if there is no limit."""
 
@@ -23,7 +21,7 @@ def available(device: torch.device | str = "cpu", root: Path = Path("/")) -> int
     device = torch.device(device)
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    proc, groups = (root / p.relative_to("/") for p in (PROC, GROUPS))
+    proc, groups = root / "proc", root / "sys/fs/cgroup"
     known = [_system(proc), *_control_groups(proc, groups), _address_space(proc)]
     return min((max(0, bytes_) for bytes_ in known if bytes_ is not None), default=None)
 

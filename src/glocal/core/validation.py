@@ -150,10 +150,9 @@ def check_call(
     Positional-only parameters come from the caller, not from the user; ``more`` are keys that the
     caller takes out before it calls.
     """
-    parameters, kinds = declared(make)
+    parameters, kinds, rest = declared(make)
     in_order = [p for p, how in parameters.items() if how.kind is how.POSITIONAL_OR_KEYWORD]
     known = [*kinds, *more]
-    rest = _rest(make)
     if len(args) > len(in_order) and rest is None:
         if not known:
             raise GlocalError(f"{name} takes no settings: write it without brackets.")
@@ -201,32 +200,29 @@ def build(
 
 
 @cache
-def declared(make: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], dict[str, Any]]:
-    """The parameters of a function that a user may name, and the type of each and of ``**``."""
+def declared(
+    make: Callable[..., Any],
+) -> tuple[dict[str, inspect.Parameter], dict[str, Any], tuple[str, Any] | None]:
+    """The parameters a user may name, the type of each and of ``**``, name and type of ``*``."""
     hints = get_type_hints(make)
     parameters: dict[str, inspect.Parameter] = {}
     kinds: dict[str, Any] = {}
+    rest = None
     for key, how in inspect.signature(make).parameters.items():
         if how.kind is how.VAR_KEYWORD:
             for inside in get_args(hints[key]):  # of Unpack[…], the TypedDict
                 kinds |= get_type_hints(inside)
-        elif how.kind not in (how.POSITIONAL_ONLY, how.VAR_POSITIONAL):
+        elif how.kind is how.VAR_POSITIONAL:
+            rest = key, hints[key]
+        elif how.kind is not how.POSITIONAL_ONLY:
             parameters[key] = how
             kinds[key] = hints.get(key, Any)
-    return parameters, kinds
+    return parameters, kinds, rest
 
 
 def first_line(function: object) -> str:
     """The first line of a docstring, for listings."""
     return (function.__doc__ or "").strip().partition("\n")[0]
-
-
-def _rest(make: Callable[..., Any]) -> tuple[str, Any] | None:
-    """The name and type of ``*args``, if the function takes any number of values."""
-    for key, how in inspect.signature(make).parameters.items():
-        if how.kind is how.VAR_POSITIONAL:
-            return key, get_type_hints(make)[key]
-    return None
 
 
 def _options(kind: Any) -> tuple[Any, ...]:

@@ -57,8 +57,9 @@ def rotate() -> Augment:
     def apply(x: Tensor, key: Tensor) -> Tensor:
         _check_images("rotate", x)
         if x.shape[-1] != x.shape[-2]:
+            shape = list(x.shape[1:])
             raise GlocalError(
-                f"rotate needs square images, not {_shape(x)}: pad them, or leave it out."
+                f"rotate needs square images, not {shape}: pad them, or leave it out."
             )
         turns = rng.randint(key, 4, (x.shape[0],)).view(-1, 1, 1, 1)
         for k in (1, 2, 3):
@@ -71,13 +72,9 @@ def rotate() -> Augment:
 def _check_images(name: str, x: Tensor) -> None:
     if x.dim() != 4:
         raise GlocalError(
-            f"{name} needs images [channels, height, width], not inputs of shape {_shape(x)}: "
-            "leave it out."
+            f"{name} needs images [channels, height, width], not inputs of shape "
+            f"{list(x.shape[1:])}: leave it out."
         )
-
-
-def _shape(x: Tensor) -> list[int]:
-    return list(x.shape[1:])
 
 
 def chain(*steps: Augment) -> Augment:
