@@ -15,11 +15,11 @@ from glocal.nn.optim import adam
 from glocal.slots.aggregation import Combine, mean
 from glocal.slots.client import minibatch_training
 from glocal.slots.method import Method, Plan, Stage, as_plan
-from glocal.slots.server_half import Memory, no_memory
+from glocal.slots.server_half import Memory
 from glocal.slots.weighting import by_examples, uniform
 
 MEDIAN = Combine("median", lambda updates, p: updates, weighted=False)
-MEMORY = Memory("scaffold", no_memory().init, no_memory().broadcast, no_memory().update)
+MEMORY = Memory("scaffold")
 
 
 class Private:

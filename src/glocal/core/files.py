@@ -57,9 +57,8 @@ def flush_folder(folder: Path) -> None:
     """A renamed file survives a power failure only once its folder is on disk too."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
-    except OSError:  # pragma: no cover - some file systems cannot, and need not
-        pass
+        with suppress(OSError):  # some file systems cannot, and need not
+            os.fsync(handle)
     finally:
         os.close(handle)
 

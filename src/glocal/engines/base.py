@@ -66,28 +66,23 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """As in ``engine="…"``."""
-        ...
 
     @property
     def executed(self) -> str:
         """What trained the last round: not what was asked for, but what really ran."""
-        ...
 
     def round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         """Train the cohort: what it sends, and its new states."""
-        ...
 
     def candidates(
         self, task: Task, local: Local, down: Downlink, states: Tree, clients: int
     ) -> dict[str, Params]:
         """Each client's candidate models, stacked."""
-        ...
 
     def evaluate(
         self, metrics: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
         """``metrics`` of each stacked model on its rows ([clients, n]) of ``x`` and ``y``."""
-        ...
 
 
 PerExample = Callable[[Params, Tensor, Tensor], dict[str, Tensor]]

@@ -25,12 +25,6 @@ from glocal.slots.method import Method
 from glocal.slots.sharing import nothing
 
 
-def own_model(task: Task, down: Downlink, client: ClientState) -> Params:
-    """The client's own model, under ``w`` in its state: there is no other."""
-    w: Params = client["w"]
-    return w
-
-
 @dataclass(frozen=True, kw_only=True)
 class LocalTraining(Local):
     """A client that trains by itself, from where it stopped; its state has ``w``, ``opt``, ``lr``.
@@ -47,7 +41,7 @@ class LocalTraining(Local):
     """How a client trains, as text."""
     start: Start = lambda task, down, client: client
     finish: Finish = lambda task, down, carry: ({}, carry, {})
-    received: Received = own_model
+    received: Received = lambda task, down, client: client["w"]
     candidates: Candidates = lambda task, down, client: {"own": client["w"]}
     keeps_whole_model: bool = True
 

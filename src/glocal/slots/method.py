@@ -24,7 +24,7 @@ from glocal.nn.task import Task
 from glocal.slots.aggregation import Combine, mean
 from glocal.slots.client import Local
 from glocal.slots.privacy import Privacy
-from glocal.slots.server_half import Memory, ServerHalf, aggregate, no_memory
+from glocal.slots.server_half import Memory, ServerHalf, aggregate
 from glocal.slots.sharing import Selector, everything, keep_private, split
 from glocal.slots.weighting import Setting, Weighting, by_examples, uniform, uniform_expected
 
@@ -41,7 +41,7 @@ class Method:
     weighting: Weighting | None = None
     combine: Combine = field(default_factory=mean)
     server_opt: Optimizer = field(default_factory=sgd)
-    memory: Memory = field(default_factory=no_memory)
+    memory: Memory = field(default_factory=Memory)
     privacy: Privacy | None = None
     shared: Selector = field(default_factory=everything)
     server: ServerHalf | None = None

@@ -32,15 +32,10 @@ class Memory:
     The keys are for what the server draws; every start and every round has its own.
     """
 
-    name: str
-    init: Callable[[Params, Setting, Tensor], Tree]
-    broadcast: Callable[[Tree], Tree]
+    name: str = "none"
+    init: Callable[[Params, Setting, Tensor], Tree] = lambda params, setting, key: {}
+    broadcast: Callable[[Tree], Tree] = lambda state: {}
     update: Callable[[Tree, Uplink, Setting, Tensor], Tree] = lambda state, *cohort: state
-
-
-def no_memory() -> Memory:
-    """Nothing is kept, nothing sent."""
-    return Memory("none", init=lambda params, setting, key: {}, broadcast=lambda state: {})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,11 +25,9 @@ class Sampler(Protocol):
 
     def cohort(self, clients: int, key: Tensor) -> Tensor:
         """Ids in ascending order; may be empty (a skipped round)."""
-        ...
 
     def share(self, clients: int) -> float:
         """C."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import csv
 import math
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -107,10 +108,8 @@ def _without_nul(lines: Iterable[str]) -> Iterator[str]:
 
 def _typed(cells: list[str]) -> Array:
     """A column as integers, as numbers (empty cells and the like are NaN), or as words."""
-    try:
+    with suppress(ValueError, OverflowError):
         return np.array([int(cell) for cell in cells])
-    except (ValueError, OverflowError):
-        pass
     try:
         # One "NA" among numbers is a gap to be named, not a reason to take them all for words.
         return np.array([math.nan if cell.lower() in GAPS else float(cell) for cell in cells])

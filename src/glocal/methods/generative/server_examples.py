@@ -18,7 +18,6 @@ from glocal.data.schema import Schema, numeric_schema
 from glocal.methods.generative import langevin
 from glocal.methods.generative.energy import mixture_gradient, weighted_gradient
 from glocal.methods.generative.input_range import check
-from glocal.methods.local import own_model
 from glocal.nn.task import Task
 from glocal.slots.client import Local, Phase, Step
 from glocal.slots.server_half import Memory, ServerHalf
@@ -146,7 +145,7 @@ def own_classifier(base: Local, steps: int | None, *, step: Step, **functions: A
     """A client that keeps its classifier whole, under ``w`` in its state, and shares none of it."""
     return base.replace(
         phases=(Phase("train", base.epochs, step, steps),),
-        received=own_model,
+        received=lambda task, down, client: client["w"],
         candidates=lambda task, down, client: {"own": client["w"]},
         solve_before_evaluation=True,  # a client that never took part can train all the same
         keeps_whole_model=True,

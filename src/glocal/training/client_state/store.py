@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from glocal.core import tree
 from glocal.core.types import ClientState, Tree
-
-if TYPE_CHECKING:
-    from glocal.training.client_state.disk import DiskRows
+from glocal.training.client_state.disk import DiskRows
 
 Make = Callable[[int], ClientState]
 """A client's first state. A :class:`FirstStates` makes many at once."""
