@@ -13,6 +13,8 @@ from glocal.core.errors import GlocalError
 from glocal.core.files import dump, no_room, plain, write
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from glocal.experiment.run import Run
     from glocal.training.client_state.store import ClientStore
 
@@ -24,19 +26,17 @@ LONGEST = 100
 
 def save(run: Run, folder: Path) -> None:
     """``result.json`` and the models."""
-    from safetensors.torch import save as encode
+    from glocal.experiment import synthetic
 
-    from glocal.experiment import synthetic as outcome
-
-    write(folder / "final.safetensors", encode(_storable(run.model)))
+    save_tensors(folder / "final.safetensors", run.model)
     on_disk = run.repeats[0].on_disk if run.repeats else None
     clients = folder / "clients.safetensors"
     if on_disk is not None:
         _stream(clients, on_disk)
     else:
-        write(clients, encode(_storable(dict(tree.flatten(run.states)))))
+        save_tensors(clients, dict(tree.flatten(run.states)))
     if run.made is not None:
-        outcome.save(run.made, int(run.data["classes"]), folder)
+        synthetic.save(run.made, int(run.data["classes"]), folder)
     write(folder / "result.json", dump(result({run.method: run})))
 
 
@@ -53,8 +53,21 @@ def _stream(path: Path, store: ClientStore) -> None:
         raise no_room(path, error) from error
 
 
-def _storable(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors by name to a safetensors file."""
+    from safetensors.torch import save
+
+    write(path, save({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}))
+
+
+def load_tensors(path: str | Path, problem: str, remedy: str) -> dict[str, Tensor]:
+    """The tensors in a safetensors file; where it cannot be read, the error has this wording."""
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except Exception as error:  # safetensors raises its own kinds
+        raise GlocalError(f"{problem} ({str(error)[:200]}): {remedy}.") from error
 
 
 def result(runs: Mapping[str, Run]) -> dict[str, Any]:

@@ -174,15 +174,9 @@ class Federated:
                 if checkpoints is not None and checkpoints.stop():
                     raise Stopped  # what was trained is on disk, and adapting is done again
 
+            where = (setup.task, setup.fed, setup.engine, techniques(config.adapt))
             adapted = adapt_clients(
-                setup.task,
-                setup.fed,
-                setup.engine,
-                techniques(config.adapt),
-                trained.models,
-                setup.seed,
-                public=config.public,
-                tick=tick,
+                *where, trained.models, setup.seed, public=config.public, tick=tick
             )
         states, on_disk = contents(done.clients)
         privacy = training.method(done).privacy

@@ -29,6 +29,7 @@ from glocal.experiment import memory_estimate as limits
 from glocal.experiment.adaptation import techniques
 from glocal.experiment.baseline import Selected, known_by, train_baseline
 from glocal.experiment.config import Config
+from glocal.experiment.result_files import load_tensors
 from glocal.methods import resolve
 from glocal.methods.local import LocalTraining
 from glocal.nn import models
@@ -253,15 +254,8 @@ def _named(model: str, fed: Federation, seed: int) -> nn.Module:
 def load_weights(module: nn.Module, init: Mapping[str, Tensor] | str | Path) -> None:
     """Start from given weights: every name and shape must fit."""
     if isinstance(init, str | Path):
-        from safetensors.torch import load_file
-
-        try:
-            init = load_file(init)
-        except Exception as error:  # safetensors raises its own kinds
-            raise GlocalError(
-                f"the weights in {shown(str(init))} cannot be read ({str(error)[:200]}): give a "
-                ".safetensors file."
-            ) from error
+        problem = f"the weights in {shown(str(init))} cannot be read"
+        init = load_tensors(init, problem, "give a .safetensors file")
     if not isinstance(init, Mapping):
         raise GlocalError(
             f"init={shown(init)} holds no weights: give a .safetensors file or a dict of tensors."

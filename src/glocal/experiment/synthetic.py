@@ -14,6 +14,8 @@ from glocal.core.errors import GlocalError
 from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.evaluation import synthetic_data
+from glocal.experiment import contact_sheet as sheet
+from glocal.experiment.result_files import load_tensors, save_tensors
 from glocal.nn.task import Task
 from glocal.training.loop import Progress, Training
 
@@ -100,19 +102,12 @@ def load(file: Path, fed: Federation) -> tuple[Tensor, Tensor]:
 
     Refuses what cannot be read, and what are no examples like the clients'.
     """
-    from safetensors.torch import load_file
-
     if file.is_dir():
         inside = file / "synthetic.safetensors"
         hint = f"the file in it, {inside}" if inside.is_file() else "a .safetensors file"
         raise GlocalError(f"{file} is a folder, and examples are in a file: give {hint}.")
-    try:
-        found = load_file(file)
-    except Exception as error:  # safetensors raises its own kinds
-        raise GlocalError(
-            f"{file} cannot be read ({str(error)[:200]}): give a .safetensors file with examples "
-            "in x and their labels in y."
-        ) from error
+    remedy = "give a .safetensors file with examples in x and their labels in y"
+    found = load_tensors(file, f"{file} cannot be read", remedy)
     x, y = found.get("x"), found.get("y")
     if x is None or y is None or not x.numel() or not y.numel():
         raise GlocalError(f"{file} has no examples: they belong in x, and their labels in y.")
@@ -143,12 +138,7 @@ def _size(tensor: Tensor) -> str:
 
 def save(made: Made, classes: int, folder: Any) -> None:
     """``synthetic.safetensors``, and ``synthetic.png`` where the examples are images."""
-    from safetensors.torch import save_file
-
-    from glocal.experiment import contact_sheet as sheet
-
-    kept = {"x": made.x.detach().cpu().contiguous(), "y": made.y.cpu().contiguous()}
-    save_file(kept, folder / "synthetic.safetensors")
+    save_tensors(folder / "synthetic.safetensors", {"x": made.x, "y": made.y})
     if made.x.dim() == 4 and made.x.shape[1] in (1, 3):
         pixels = sheet.block(sheet.enlarged(made.x), made.y, classes, 10)
         sheet.write_png(folder / "synthetic.png", pixels)

@@ -2,9 +2,7 @@
 
 The data is loaded and partitioned again by the run's settings (with the same fingerprint), and
 the server's model and the clients' states come from the files, so that every client predicts with
-exactly what the run left it. What the server kept for itself (an optimiser's state, a weighting's,
-the count of its privacy) is in no file: a restored training can be evaluated, adapted and
-trained again, but not resumed where it ended. With repeats, the files have the models of the first.
+exactly what the run left it. With repeats, the files have the models of the first.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from glocal.data.federation import Federation
 from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
 from glocal.experiment.repeat import Trained, progress_of
-from glocal.experiment.result_files import SCHEMA
+from glocal.experiment.result_files import SCHEMA, load_tensors
 from glocal.experiment.runner import Federated, Runner, runner_of
 from glocal.experiment.setup import Setup
 from glocal.runs.folder import COMPARISON, unfinished
@@ -211,12 +209,7 @@ def _states(file: Path, clients: int, like: Tree) -> tuple[Tensor, Tree]:
 
 
 def _tensors(file: Path) -> dict[str, Tensor]:
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(file)
-    except Exception as error:  # safetensors raises its own kinds
-        raise GlocalError(f"{file} is damaged ({error}): {_again(file.parent)}.") from error
+    return load_tensors(file, f"{file} is damaged", _again(file.parent))
 
 
 def _json(file: Path) -> dict[str, Any]:
