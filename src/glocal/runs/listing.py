@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import time
 import tomllib
@@ -20,6 +19,7 @@ from typing import Any
 
 from glocal.core import locks
 from glocal.core.errors import GlocalError
+from glocal.core.validation import fits
 from glocal.experiment.config import Config, plain_kinds
 from glocal.experiment.result_files import SCHEMA
 from glocal.runs.settings import FACTS
@@ -88,9 +88,7 @@ class Listed:
     def figure(self, name: str) -> float | None:
         """A number of the summary, if it is there and is one."""
         found = self.summary.get(name)
-        if isinstance(found, bool) or not isinstance(found, int | float):
-            return None
-        return found if abs(found) < math.inf else None
+        return found if fits(found, float) else None
 
     def value(self, name: str) -> Any:
         """Anything that can be sorted or asked by: a setting, a figure, or about the folder."""

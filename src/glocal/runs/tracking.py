@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import os
 import re
 import time
@@ -20,6 +19,7 @@ from typing import Any, Self
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.files import plain
 from glocal.core.progress import print_note
+from glocal.core.validation import fits
 
 Clients = Sequence[Mapping[str, Any]]
 
@@ -127,7 +127,7 @@ class TensorBoard:
 
         found = [made.scalar(f"final/{tag}", value) for tag, value in _numbers(summary)]
         for column in OF_CLIENTS:
-            values = [row[column] for row in clients if _is_number(row.get(column))]
+            values = [row[column] for row in clients if fits(row.get(column), float)]
             if values:
                 found.append(made.histogram(f"clients/{column}", values, bins="auto"))
         rows = [f"| {k} | {v} |" for k, v in self._about.items() if v is not None]
@@ -290,7 +290,7 @@ def _numbers(found: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in found.items():
         if name == "left_out" and isinstance(value, list | tuple):
             yield name, len(value)
-        elif name not in ("round", "repeat") and _is_number(value):
+        elif name not in ("round", "repeat") and fits(value, float):
             yield name, value
 
 
@@ -302,8 +302,3 @@ def _reason(error: Exception) -> str:
 def _nameless(text: str) -> str:
     """Without the name and password that an address may have: they belong in no file."""
     return re.sub(r"//[^/@\s]*@", "//", text)
-
-
-def _is_number(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value)
