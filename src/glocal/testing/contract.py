@@ -175,9 +175,7 @@ class Contract:
         params = whole_model(training.task, end.server)
         before = clone(params)
         local.init(training.task, params, training.key(-2, 3))
-        assert_same(
-            "inputs unmodified (init)", "what a client received", params, before, exactly=True
-        )
+        assert_same("inputs unmodified (init)", "what a client received", params, before)
         ids = torch.arange(len(training.fed), device=training.fed.x.device)
         work = CohortRound(
             task=training.task,
@@ -202,13 +200,13 @@ class Contract:
         before = clone(given)
         key = self.training.key(-2, 2)
         after, _ = method.server_half.reduce(state, uplink, self.training.setting, key)
-        assert_same("inputs unmodified (server)", "what it was given", given, before, exactly=True)
+        assert_same("inputs unmodified (server)", "what it was given", given, before)
         return after
 
     def twice(self, engine: Engine) -> Trace:
         """A run that comes out the same when it is run again."""
         first, again = self.run(self.on(engine)), self.run(self.on(engine))
-        self.compare(f"same seed, same bits ({engine.name})", again, first, exactly=True)
+        self.compare(f"same seed, same bits ({engine.name})", again, first, 0.0)
         return first
 
     def in_last_stage(self, end: Progress) -> None:
@@ -248,7 +246,7 @@ class Contract:
     def engines_agree(self) -> None:
         """All engines give the same uplinks and states, to the tolerance."""
         sequential, vectorised = (self.traces[e.name] for e in self.engines)
-        self.compare("engines agree", vectorised, sequential)
+        self.compare("engines agree", vectorised, sequential, self.tolerance)
         uplink, states = self.together["sequential"]
         other, kept = self.together["vectorised"]
         self.close("engines agree", "uplink of everybody", uplink_tree(other), uplink_tree(uplink))
@@ -275,10 +273,9 @@ class Contract:
             rest = self.run(training, reloaded(training, progress))
             rule = f"saved and loaded after round {r + 1}"
             for t, state in enumerate(rest.server, r + 1):
-                where = f"after round {t + 1}"
-                assert_same(rule, f"server state {where}", state, whole.server[t], exactly=True)
-                kept = rest.clients[t - r - 1]
-                assert_same(rule, f"client states {where}", kept, whole.clients[t], exactly=True)
+                where, kept = f"after round {t + 1}", rest.clients[t - r - 1]
+                assert_same(rule, f"server state {where}", state, whole.server[t])
+                assert_same(rule, f"client states {where}", kept, whole.clients[t])
 
     def order(self) -> None:
         """A cohort in another order gives the same result."""
@@ -329,7 +326,7 @@ class Contract:
             for e in self.engines
         }
         rule = "inputs unmodified (candidates)"
-        assert_same(rule, "what they were made of", round_inputs(work), before, exactly=True)
+        assert_same(rule, "what they were made of", round_inputs(work), before)
         want = structure({k: v.unsqueeze(0) for k, v in task.params.items()})
         for name, models_ in candidates["sequential"].items():
             assert_structure("candidates", f"candidate {name!r}", structure(models_), want)
@@ -346,21 +343,21 @@ class Contract:
                     f"candidates ({engine.name}): the clients' accuracies are {accuracy}."
                 )
 
-    def compare(self, rule: str, a: Trace, b: Trace, *, exactly: bool = False) -> None:
+    def compare(self, rule: str, a: Trace, b: Trace, tolerance: float) -> None:
         """Two runs, round by round: first what was sent, which is where a difference begins."""
         for x, y in zip(a.rounds, b.rounds, strict=True):
             what = f"uplink of round {int(x.work.down['round']) + 1}"
-            self.close(rule, what, uplink_tree(x.uplink), uplink_tree(y.uplink), exactly=exactly)
+            assert_same(rule, what, uplink_tree(x.uplink), uplink_tree(y.uplink), tolerance)
         for what, left, right in (
             ("client states", a.clients, b.clients),
             ("server state", a.server, b.server),
         ):
             for t, (now, then) in enumerate(zip(left, right, strict=True)):
-                self.close(rule, f"{what} after round {t + 1}", now, then, exactly=exactly)
+                assert_same(rule, f"{what} after round {t + 1}", now, then, tolerance)
 
-    def close(self, rule: str, what: str, a: Tree, b: Tree, *, exactly: bool = False) -> None:
+    def close(self, rule: str, what: str, a: Tree, b: Tree) -> None:
         """Refuse a difference that is larger than the tolerance."""
-        assert_same(rule, what, a, b, exactly=exactly, tolerance=self.tolerance)
+        assert_same(rule, what, a, b, self.tolerance)
 
 
 def reloaded(training: Training, progress: Progress) -> Progress:

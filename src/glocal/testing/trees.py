@@ -40,9 +40,7 @@ def _in_words(form: tuple[tuple[int, ...], torch.dtype]) -> str:
     return f"{str(form[1]).removeprefix('torch.')}{list(form[0])}"
 
 
-def assert_same(
-    rule: str, what: str, a: Tree, b: Tree, *, exactly: bool = False, tolerance: float = 0.0
-) -> None:
+def assert_same(rule: str, what: str, a: Tree, b: Tree, tolerance: float = 0.0) -> None:
     """Refuse a difference, with the leaf where it is and how large it is."""
     assert_structure(rule, what, structure(a, 0), structure(b, 0))
     theirs = dict(tree.flatten(b))
@@ -51,7 +49,7 @@ def assert_same(
         if torch.equal(x, y):
             continue
         gap = (x.double() - y.double()).abs().max().item()
-        allowed = 0.0 if exactly else tolerance * max(1.0, y.double().abs().max().item())
+        allowed = tolerance * max(1.0, y.double().abs().max().item())
         if not gap <= allowed:
             raise AssertionError(
                 f"{rule}: {what}, {name!r} differs by {gap:.3g} (allowed: {allowed:.3g})."
@@ -61,7 +59,7 @@ def assert_same(
 def same_bits(a: Tree, b: Tree) -> bool:
     """Whether two trees are equal to the last bit."""
     try:
-        assert_same("", "", a, b, exactly=True)
+        assert_same("", "", a, b)
     except AssertionError:
         return False
     return True
