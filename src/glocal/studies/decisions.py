@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,6 @@ from glocal.core.progress import Report, silent
 from glocal.core.spec import parse_call, split_plus
 from glocal.core.types import Params, Uplink
 from glocal.data.federation import Federation
-from glocal.engines.base import CohortRound
 from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
 from glocal.experiment.runner import LocalOnly, runner_of
@@ -236,18 +235,10 @@ def _everyone(training: Training) -> Tensor:
 
 def _losses(training: Training, progress: Progress) -> Tensor:
     """The loss, at every client, of the model it would now receive."""
-    method, everyone = training.method(progress), _everyone(training)
-    local = method.client_half(training.task)
-    work = CohortRound(
-        task=training.task,
-        local=_looking(local),
-        fed=training.fed,
-        down=method.broadcast(progress.server, progress.round, training.setting),
-        ids=everyone,
-        states=progress.clients.gather(everyone, training.make(progress, local)),
-        key=rng.key(0, everyone.device),  # of which nothing is drawn
-        needs_loss=True,
-    )
+    everyone = _everyone(training)
+    nothing_drawn = rng.key(0, everyone.device)
+    work = training.round_of(progress, everyone, nothing_drawn)
+    work = replace(work, local=_looking(work.local), needs_loss=True)
     return losses(training.engine.round(work)[0])
 
 

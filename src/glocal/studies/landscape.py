@@ -27,7 +27,6 @@ from glocal.core.spec import parse_call, split_plus
 from glocal.core.types import Params
 from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
-from glocal.engines.base import CohortRound
 from glocal.experiment.repeat import Trained
 from glocal.experiment.run import Run
 from glocal.studies.mixture_curve import OWN, ends
@@ -204,10 +203,6 @@ def _clients(run: Run) -> tuple[list[Params], list[str]]:
 def _sent_next(done: Trained, ids: Tensor) -> Params:
     """What clients would send in a round that was not run."""
     t, progress = done.training, done.progress
-    method = t.method(progress)
-    local = method.client_half(t.task)
-    down = method.broadcast(progress.server, progress.round, t.setting)
-    states = progress.clients.gather(ids, t.make(progress, local))
-    key = t.key(WORK, progress.round)
-    uplink, _ = t.engine.round(CohortRound(t.task, local, t.fed, down, ids, states, key))
-    return tree.map(lambda w, step: w + step, down["params"], uplink.update)
+    work = t.round_of(progress, ids, t.key(WORK, progress.round))
+    uplink, _ = t.engine.round(work)
+    return tree.map(lambda w, step: w + step, work.down["params"], uplink.update)

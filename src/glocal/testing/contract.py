@@ -171,22 +171,12 @@ class Contract:
         """A round of everybody in which nobody is new, and the server's state before it."""
         training, end = self.on(self.engines[0]), self.traces["sequential"].end
         method = training.method(end)
-        local = method.client_half(training.task)
         params = whole_model(training.task, end.server)
         before = clone(params)
-        local.init(training.task, params, training.key(-2, 3))
+        training.halves[end.stage].init(training.task, params, training.key(-2, 3))
         assert_same("inputs unmodified (init)", "what a client received", params, before)
         ids = torch.arange(len(training.fed), device=training.fed.x.device)
-        work = CohortRound(
-            task=training.task,
-            local=local,
-            fed=training.fed,
-            down=method.broadcast(end.server, end.round, training.setting),
-            ids=ids,
-            states=end.clients.gather(ids, training.make(end, local)),
-            key=training.key(-2, 0),
-            needs_loss=method.weights.needs_loss,
-        )
+        work = training.round_of(end, ids, training.key(-2, 0))
         watch = Watch(training.engine, method, [])
         uplink, states = watch.round(work)
         after = self.reduce(end.server, uplink)

@@ -7,7 +7,7 @@ saved as a checkpoint and resumed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -198,23 +198,30 @@ class Training:
         progress.history.append(line)
         self._after(progress, line)
 
+    def round_of(
+        self, progress: Progress, ids: Tensor, key: Tensor, down: Downlink | None = None
+    ) -> CohortRound:
+        """A round of some clients as the run stands, for an engine to train."""
+        method, local = self.method(progress), self.halves[progress.stage]
+        return CohortRound(
+            task=self.task,
+            local=local,
+            fed=self.fed,
+            down=down or method.broadcast(progress.server, progress.round, self.setting),
+            ids=ids,
+            states=progress.clients.gather(ids, self.make(progress, local)),
+            key=key,
+            needs_loss=method.weights.needs_loss,
+        )
+
     def _train(
         self, progress: Progress, down: Downlink, ids: Tensor, line: dict[str, Any]
     ) -> tuple[Uplink, RoundTraffic]:
         """The cohort's messages, fit for the server, and what was communicated; states are kept."""
         method, stage, clients = self.method(progress), progress.stage, progress.clients
         joined = int((~clients.seen[ids.cpu()]).sum())
-        work = CohortRound(
-            task=self.task,
-            local=self.halves[stage],
-            fed=self.fed,
-            down=down,
-            ids=ids,
-            states=clients.gather(ids, self.make(progress, self.halves[stage])),
-            key=self.key(WORK, progress.round),
-            needs_loss=method.weights.needs_loss,
-            workload=self.workload,
-        )
+        work = self.round_of(progress, ids, self.key(WORK, progress.round), down)
+        work = replace(work, workload=self.workload)
         self._expect(progress, ids)
         uplink, states = self.engine.round(work)
         if self.adversary is not None:
