@@ -44,18 +44,12 @@ from glocal.methods import selector
 from glocal.methods.local import LocalTraining
 from glocal.nn.optim import sgd
 from glocal.nn.task import Task, weighted_mean
-from glocal.slots.client import Candidates, Phase, check_counts
+from glocal.slots.client import Candidates, Objective, Phase, check_counts, plain_loss
 from glocal.slots.sharing import Selector, everything
 from glocal.slots.sharing import last as last_layers
 
 Public = tuple[Tensor, Tensor]
 """Inputs and labels that are nobody's."""
-
-Objective = Callable[[Task, Carry, Params, Batch, Tensor], Tensor]
-
-
-def _cross_entropy(task: Task, carry: Carry, w: Params, batch: Batch, key: Tensor) -> Tensor:
-    return task.loss(w, batch, key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +79,7 @@ def _technique(
     name: str,
     training: Mapping[str, Any],
     *,
-    objective: Objective = _cross_entropy,
+    objective: Objective = plain_loss,
     moves: Selector | None = None,
     lam: float | None = None,
     public: bool = False,

@@ -38,15 +38,14 @@ def block(x: Tensor, y: Tensor, classes: int, columns: int) -> Tensor:
             "of one or three channels."
         )
     _, channels, height, width = x.shape
-    paper = torch.full(
-        (channels, classes * (height + GAP) - GAP, columns * (width + GAP) - GAP), 255
-    )
-    shades = (x.detach().cpu().clamp(0, 1) * 255).round().to(paper.dtype)
+    white = torch.full((classes, columns, channels, height + GAP, width + GAP), 255)
+    tiles = white.to(torch.uint8)
+    shades = (x.detach().cpu().clamp(0, 1) * 255).round().to(torch.uint8)
     for c in range(classes):
-        for j, picture in enumerate(shades[(y == c).cpu()][:columns]):
-            top, left = c * (height + GAP), j * (width + GAP)
-            paper[:, top : top + height, left : left + width] = picture
-    paper = paper.to(torch.uint8)
+        pictures = shades[(y == c).cpu()][:columns]
+        tiles[c, : len(pictures), :, :height, :width] = pictures
+    rows = tiles.permute(2, 0, 3, 1, 4).reshape(channels, classes * (height + GAP), -1)
+    paper = rows[:, :-GAP, :-GAP]
     return paper[0] if channels == 1 else paper.permute(1, 2, 0)
 
 
