@@ -30,7 +30,7 @@ from glocal.experiment.adaptation import Public, Technique, adapt, at_once
 from glocal.nn.task import Task
 from glocal.training.client_state.store import ClientStore
 
-VERDICTS = ("better_off", "worse_off", "undecided")
+COUNTS = ("better_off", "worse_off", "undecided")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def add_adapted(
         row["adapted_by"] = repeats[0].by[k]
         row["complexity"] = complexity(trials[0].fed, k)
     spread = ("mean", "worst10", "best10", "gini", "gap", "benefit")
-    summary |= {f"adapted_{name}": figures[name] for name in (*spread, *VERDICTS)}
+    summary |= {f"adapted_{name}": figures[name] for name in (*spread, *COUNTS)}
     summary["adapted"] = {
         "gain": against(figures, summary),
         "by": dict(Counter(name for a in repeats for name in a.by)),
@@ -150,7 +150,7 @@ def _by_technique(trials: Sequence[Trial], repeats: Sequence[Adapted]) -> dict[s
             replace(t, outcome=a.techniques[name]) for t, a in zip(trials, repeats, strict=True)
         ]
         figures = summarise(client_table(by_it), by_it)
-        figures_of[name] = {key: figures[key] for key in ("mean", *VERDICTS, "accuracies")}
+        figures_of[name] = {key: figures[key] for key in ("mean", *COUNTS, "accuracies")}
     return figures_of
 
 
