@@ -19,7 +19,6 @@ from glocal.data.federation import Federation, standardise
 from glocal.data.partition import column_of
 from glocal.data.split import Split, from_counts
 from glocal.data.transforms import chosen
-from glocal.engines.base import CohortRound
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Models
 from glocal.experiment.ensemble import own_names
@@ -165,20 +164,12 @@ def own_training(joint: Training, progress: Progress, epochs: int) -> Models:
     if epochs == 0:
         return joint.models(progress)
     task, method = joint.task, joint.method(progress)
-    local = method.client_half(task)
-    held = frozenset() if local is method.local else method.shared_names(task)
-    down = method.broadcast(progress.server, progress.round, joint.setting)
     newcomer = torch.tensor([len(joint.fed) - 1], device=joint.fed.x.device)
-    states = progress.clients.gather(newcomer, joint.make(progress, local))
-    work = CohortRound(
-        task=task,
-        local=by_itself(local, held, epochs),
-        fed=joint.fed,
-        down=down,
-        ids=newcomer,
-        states=states,
-        key=rng.fold(rng.key(joint.seed, joint.fed.x.device), OWN),
-    )
+    key = rng.fold(rng.key(joint.seed, joint.fed.x.device), OWN)
+    work = joint.round_of(progress, newcomer, key)
+    local, down = work.local, work.down
+    held = frozenset() if local is method.local else method.shared_names(task)
+    work = replace(work, local=by_itself(local, held, epochs), needs_loss=False)
     uplink, states = joint.engine.round(work)
     if own_names(joint, progress):
         progress.clients.scatter(newcomer, states)
