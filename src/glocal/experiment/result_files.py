@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from glocal.core import tree
 from glocal.core.errors import GlocalError
-from glocal.core.files import dump, no_room, plain, write
+from glocal.core.files import dump, plain, write
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from glocal.experiment.run import Run
-    from glocal.training.client_state.store import ClientStore
 
 SCHEMA = 1
 
@@ -27,30 +26,18 @@ LONGEST = 100
 def save(run: Run, folder: Path) -> None:
     """``result.json`` and the models."""
     from glocal.experiment import synthetic
+    from glocal.training.client_state import export
 
     save_tensors(folder / "final.safetensors", run.model)
     on_disk = run.repeats[0].on_disk if run.repeats else None
     clients = folder / "clients.safetensors"
     if on_disk is not None:
-        _stream(clients, on_disk)
+        export.write(clients, on_disk)
     else:
         save_tensors(clients, dict(tree.flatten(run.states)))
     if run.made is not None:
         synthetic.save(run.made, int(run.data["classes"]), folder)
     write(folder / "result.json", dump(result({run.method: run})))
-
-
-def _stream(path: Path, store: ClientStore) -> None:
-    """Clients' states that are on disk, some at a time."""
-    from glocal.training.client_state import export
-
-    file = store.settled_file()
-    assert file is not None
-    ids = store.seen.nonzero().flatten()
-    try:
-        export.write(path, ids, file.like, lambda some: store.rows_of(some.to(store.device)))
-    except OSError as error:
-        raise no_room(path, error) from error
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
