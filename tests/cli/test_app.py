@@ -102,7 +102,7 @@ def test_the_choice_has_no_figure_on_the_new_test(glocal):
 
 
 def test_lists_name_everything_registered(glocal):
-    from glocal.data.datasets.registry import list_datasets
+    from glocal.data.datasets.registry import SOURCES
     from glocal.data.partition import list_partitions
     from glocal.methods import list_methods
     from glocal.nn.models import REGISTRY
@@ -110,7 +110,7 @@ def test_lists_name_everything_registered(glocal):
     _, out, _ = glocal("methods")
     assert all(name in out for name in [*list_methods(), *REGISTRY])
     _, out, _ = glocal("data")
-    assert all(name in out for name in [*list_partitions(), *list_datasets()])
+    assert all(name in out for name in [*list_partitions(), *SOURCES])
 
 
 def test_data_draws_the_partition(glocal):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glocal.core.errors import GlocalError
-from glocal.data.datasets.registry import list_datasets
+from glocal.data.datasets.registry import SOURCES
 from glocal.data.federation import Federation, federation
 from glocal.data.loading import load
 from glocal.data.split import Split, arcs
@@ -203,7 +203,7 @@ def test_digits() -> None:
     assert len(fed) == 20
     assert fed.label_shift_only
     assert fed.describe["partition"] == "dirichlet(0.3)"
-    assert "digits" in list_datasets()
+    assert "digits" in SOURCES
 
 
 def test_a_thousand_clients() -> None:

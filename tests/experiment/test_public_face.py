@@ -59,10 +59,10 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def _nothing_stays_registered() -> Iterator[None]:
-    before = registry.registered()
+    before = dict(registry.REGISTERED)
     yield
-    registry._REGISTERED.clear()
-    registry._REGISTERED.update(before)
+    registry.REGISTERED.clear()
+    registry.REGISTERED.update(before)
 
 
 def slow(*, strength: float = 0.1) -> Method:

@@ -187,7 +187,7 @@ def test_every_base_takes_the_common_settings() -> None:
 
 def test_a_filler_goes_to_every_stage_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     two = Plan((Stage(made("fedavg"), rounds=2, name="a"), Stage(made("fedavg"), name="b")))
-    monkeypatch.setitem(registry._REGISTERED, "staged", registry.Entry("method", lambda: two))
+    monkeypatch.setitem(registry.REGISTERED, "staged", registry.Entry("method", lambda: two))
     plan = resolve("staged+uniform")
     assert isinstance(plan, Plan)
     assert [(s.method.weights.name, s.rounds, s.name) for s in plan.stages] == [

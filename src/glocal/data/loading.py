@@ -30,7 +30,7 @@ def load(
     """A federation from a data set's name, or from a ``.csv`` or ``.npz`` file.
 
     Args:
-        name: one of :func:`list_datasets`, such as ``mnist`` or ``mnist(examples=6000)``, or a
+        name: of a data set that ``glocal data`` lists, as in ``mnist(examples=6000)``, or a
             path. A ``.csv`` has a header; an ``.npz`` has the arrays ``x`` and ``y``, and
             ``client`` if the data has clients of its own.
         clients: the number of clients of a partition.

@@ -158,7 +158,7 @@ def repeats(
 def _sent(config: Config, fed: Federation, methods: Mapping[str, str | Method | Plan]) -> bytes:
     """What a worker needs, pickled here: as it is, torch would pass it in shared memory."""
     try:
-        return pickle.dumps((config, fed, dict(methods), registry.registered()))
+        return pickle.dumps((config, fed, dict(methods), registry.REGISTERED))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise GlocalError(
             f"this cannot be sent to other processes ({error}): give methods and models by "
@@ -200,7 +200,7 @@ def _begin(
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     config, fed, methods, names = pickle.loads(sent)
-    registry.register_all(names)
+    registry.REGISTERED.update(names)
 
     def note(text: str) -> None:
         messages.put(("note", text))

@@ -6,7 +6,7 @@ file as ``own.py:name``, which needs no line at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar, get_type_hints
@@ -88,13 +88,14 @@ SLOT_OF: dict[type, str] = {
 COMPONENTS = ("weighting", "combine", "server_opt", "privacy")
 """The slots that a component fills."""
 
-_REGISTERED: dict[str, Entry] = {}
+REGISTERED: dict[str, Entry] = {}
+"""What users registered; processes that train beside this one are sent it."""
 
 
 def known(*slots: str) -> list[str]:
     """The names of methods and components; with slots, of those that fill one of them."""
     found = {name: slot for name, (slot, _) in BUILT_IN.items()}
-    found |= {name: entry.slot for name, entry in _REGISTERED.items()}
+    found |= {name: entry.slot for name, entry in REGISTERED.items()}
     return sorted(name for name, slot in found.items() if not slots or slot in slots)
 
 
@@ -105,8 +106,8 @@ def entries(*slots: str) -> dict[str, Entry]:
 
 def lookup(name: str) -> Entry | None:
     """What a name stands for; none, if nobody knows it."""
-    if name in _REGISTERED:
-        return _REGISTERED[name]
+    if name in REGISTERED:
+        return REGISTERED[name]
     if is_own(name):
         return _entry(load_own(name, "method"), None, name)
     return _built_in(name) if name in BUILT_IN else None
@@ -151,7 +152,7 @@ def _register(name: str, make: Make, slot: str | None) -> Make:
         raise GlocalError(f"{shown(name)} cannot be a name: use letters, digits and '-'.")
     if name in BUILT_IN:
         raise GlocalError(f"{name} is the name of something else: choose another.")
-    _REGISTERED[name] = _entry(make, slot, name)
+    REGISTERED[name] = _entry(make, slot, name)
     return make
 
 
@@ -184,13 +185,3 @@ def _returned(make: Callable[..., Any]) -> type | None:
         return type(make())
     except Exception:  # it needs settings, or something in it is wrong
         return None
-
-
-def registered() -> Mapping[str, Entry]:
-    """What was registered, to be sent to another process."""
-    return dict(_REGISTERED)
-
-
-def register_all(entries: Mapping[str, Entry]) -> None:
-    """Register what another process sent."""
-    _REGISTERED.update(entries)

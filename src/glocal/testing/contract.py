@@ -10,10 +10,10 @@ from typing import cast
 import torch
 from torch import nn
 
-from glocal.core import tree
+from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Tree, Uplink
-from glocal.data.federation import Federation
+from glocal.data.federation import Federation, federation
 from glocal.engines import CohortRound, Engine, Sequential, Vectorised
 from glocal.engines.base import Workload
 from glocal.evaluation.evaluate import outcomes
@@ -23,7 +23,6 @@ from glocal.nn import models
 from glocal.nn.task import Augment, Task
 from glocal.slots.method import Method, Plan, as_plan
 from glocal.slots.server_half import whole_model
-from glocal.testing.example import ragged
 from glocal.testing.trees import (
     assert_same,
     assert_structure,
@@ -44,6 +43,9 @@ from glocal.training.checkpoint import packed, unpacked
 from glocal.training.checkpoint_files import CheckpointFiles
 from glocal.training.loop import COHORT, Progress, Training
 from glocal.training.sampling import Fixed, Sampler
+
+SIZES = (5, 9, 14, 23, 41, 12)
+"""Examples of each client of the federation that a method is tested on where none is given."""
 
 
 def check_method(
@@ -109,6 +111,15 @@ def check_method(
     kit.order()
     kit.private()
     kit.candidates()
+
+
+def ragged() -> Federation:
+    """Six clients of clearly different sizes; three classes of six features."""
+    owner = [k for k, size in enumerate(SIZES) for _ in range(size)]
+    key = rng.key(7)
+    x = rng.normal(rng.fold(key, 0), (len(owner), 6))
+    y = (x @ rng.normal(rng.fold(key, 1), (6, 3))).argmax(1)
+    return federation(x, y, clients=owner)
 
 
 def cohorts(training: Training) -> list[list[int]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.spec import parse_call
-from glocal.core.validation import check_call, first_line
+from glocal.core.validation import check_call
 from glocal.data.datasets import Source
 from glocal.data.datasets.formats import CIFAR_BINARY, CIFAR_PICKLED, CIFAR_PNG, IDX
 from glocal.data.datasets.image_dataset import ImageSet, source
@@ -153,11 +153,6 @@ SOURCES: dict[str, Entry] = {
     "fashion-mnist": Entry(fashion_mnist, "MIT", _from_package(FASHION_MNIST)),
     "cifar10": Entry(cifar10, "none stated", _from_package(CIFAR10)),
 }
-
-
-def list_datasets() -> dict[str, str]:
-    """List every data set by name, with a line about it."""
-    return {name: first_line(entry.make) for name, entry in SOURCES.items()}
 
 
 def named(spec: str) -> Source:
