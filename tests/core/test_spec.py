@@ -34,6 +34,8 @@ from glocal.core.spec import Call, parse_call, split_plus
             ("a", (Call("b", (Call("c", (1,), {}),), {"d": Call("e", (), {})}),), {}),
         ),
         ("by(word-1.x_y)", ("by", ("word-1.x_y",), {})),
+        ("local(grid=[0.1, 1])", ("local", (), {"grid": (0.1, 1)})),
+        ("a([], [b, [1]])", ("a", ((), ("b", (1,))), {})),
     ],
 )
 def test_a_call_is_read(text: str, expected: tuple[Any, ...]) -> None:
@@ -52,6 +54,9 @@ def test_a_call_is_read(text: str, expected: tuple[Any, ...]) -> None:
         ("mlp(1", "closed by"),
         ("mlp(1 2)", "separated by"),
         ("mlp(1,)", "a value is missing"),
+        ("mlp([1,])", "a value is missing"),
+        ("mlp([1)", "closed by ']'"),
+        (f"mlp({'[' * 30}{']' * 30})", "nested too deep"),
         ("mlp(,1)", "a value is missing"),
         ("mlp(a=)", "a value is missing"),
         ("mlp(a=1,a=2)", "'a' is given twice"),
@@ -87,6 +92,7 @@ def test_a_malformed_call_is_one_sentence_with_an_example(text: str, why: str) -
             ["ditto(lam=0.1)", "aaggff-d", "yogi(lr=1e+3)"],
         ),
         ("a('+)')+b", ["a('+)')", "b"]),
+        ("a([1e+3])+b", ["a([1e+3])", "b"]),
         ("a(b(1)+c)+d", ["a(b(1)+c)", "d"]),
     ],
 )

@@ -5,7 +5,8 @@
     spec  = call ("+" call)*
     call  = name [ "(" [ item ("," item)* ] ")" ]
     item  = [ key "=" ] value              positional values come before keyed ones
-    value = number | true | false | none | "quoted" | word | name "(" … ")"
+    value = number | true | false | none | "quoted" | word | name "(" … ")" | list
+    list  = "[" [ value ("," value)* ] "]"
 
 A name begins with a letter and goes on with letters, digits, ``-``, ``_`` and ``.``, and may have a
 Python file before it (``dir/own.py:name``, whose path has no blanks, brackets, ``+`` or ``,``); a
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias
 
@@ -41,7 +43,7 @@ class Call:
     kwargs: dict[str, Value] = field(hash=False)  # so that any value can be looked up in a dict
 
 
-Value: TypeAlias = int | float | bool | str | Call | None
+Value: TypeAlias = int | float | bool | str | Call | tuple["Value", ...] | None
 
 
 def parse_call(text: str) -> tuple[str, tuple[Value, ...], dict[str, Value]]:
@@ -63,8 +65,8 @@ def split_plus(text: str) -> list[str]:
             quote = "" if char == quote else quote
         elif char in "\"'":
             quote = char
-        elif char in "()":
-            depth += 1 if char == "(" else -1
+        elif char in "()[]":
+            depth += 1 if char in "([" else -1
             if depth < 0:
                 break
         elif char == "+" and depth == 0:
@@ -109,14 +111,19 @@ class _Reader:
             self.fail("a name that begins with a letter is missing")
         args: list[Value] = []
         kwargs: dict[str, Value] = {}
-        if self.sign("(") and not self.sign(")"):
-            while True:
-                self.item(args, kwargs, depth)
-                if self.sign(")"):
-                    break
-                if not self.sign(","):
-                    self.fail("arguments are separated by ',' and closed by ')'")
+        if self.sign("("):
+            self.until(")", lambda: self.item(args, kwargs, depth))
         return Call(name[0], tuple(args), kwargs)
+
+    def until(self, close: str, read: Callable[[], object]) -> None:
+        """Read entries that commas separate, none or more, up to a closing bracket."""
+        if self.sign(close):
+            return
+        read()
+        while not self.sign(close):
+            if not self.sign(","):
+                self.fail(f"values are separated by ',' and closed by '{close}'")
+            read()
 
     def item(self, args: list[Value], kwargs: dict[str, Value], depth: int) -> None:
         if key := self.take(_KEY):
@@ -129,10 +136,16 @@ class _Reader:
             args.append(self.value(depth))
 
     def value(self, depth: int) -> Value:
+        if depth > _DEEPEST:
+            self.fail("its brackets are nested too deep")
         if quoted := self.take(_QUOTED):
             return quoted[0][1:-1]
         if number := self.take(_NUMBER):
             return self.number(number[0])
+        if self.sign("["):
+            entries: list[Value] = []
+            self.until("]", lambda: entries.append(self.value(depth + 1)))
+            return tuple(entries)
         start = self.at
         if not (word := self.take(_WORD)):
             self.fail("a value is missing")

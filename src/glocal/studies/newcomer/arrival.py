@@ -7,6 +7,7 @@ statistics that a table is scaled with, no say in when a stage of training ends.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -110,7 +111,7 @@ def _labels_alone(fed: Federation, newcomer: int) -> bool:
             return False
         if name.endswith("-noise"):  # training labels only
             continue
-        turned = kwargs.get("clients", args[1] if len(args) > 1 else None)
+        turned: Any = kwargs.get("clients", args[1] if len(args) > 1 else None)
         if name != "rotate" or set(chosen(turned, fed.names, about["seed"])) != {newcomer}:
             return False
     return True
