@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_written_is_noticed_before_anything_is_loaded(
     says: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("glocal.data.load", lambda *_, **__: pytest.fail("data was loaded"))
+    monkeypatch.setattr("glocal.data.loading.load", lambda *_, **__: pytest.fail("data was loaded"))
     for words in commands_with(option):
         monkeypatch.setattr(sys, "argv", ["glocal", *words, option, value])
         with pytest.raises(SystemExit) as stop:

@@ -27,7 +27,7 @@ from glocal.methods.aaggff_d import (
 from glocal.methods.aaggff_s import aaggff_s, newton_start, newton_step
 from glocal.methods.support.loss_responses import TRANSFORMS, responses
 from glocal.slots.weighting import Setting
-from glocal.studies.regret import best_fixed, decision_loss, regret
+from glocal.studies.decisions import best_fixed, decision_loss, regret
 from glocal.testing import check_method
 from glocal.training.sampling import Fixed, Poisson
 

@@ -1,9 +1,10 @@
 """Tables of text: rows and columns that do not fit."""
 
+from glocal.report import tables
 from glocal.report.tables import Column, lay_out, side_by_side
 
 
-def test_a_row_that_does_not_fit_takes_two_lines():
+def test_a_row_that_does_not_fit_takes_two_lines(monkeypatch):
     columns = [Column("name", text=True), Column("what", text=True, line=1), Column("n", line=1)]
     rows = [["abcdefghijkl", "zyx", "10"], ["東京", ("w", "red"), "2"]]
     assert lay_out(columns, rows, None) == [
@@ -11,7 +12,8 @@ def test_a_row_that_does_not_fit_takes_two_lines():
         "abcdefghijkl  zyx   10",
         "東京          w      2",
     ]
-    assert lay_out(columns, rows, 11, lambda text, colour: f"<{text}>") == [
+    monkeypatch.setattr(tables, "painted", lambda text, colour: f"<{text}>")
+    assert lay_out(columns, rows, 11) == [
         "name",
         "  what   n",
         "abcdefghijk",

@@ -9,8 +9,7 @@ from studied import ALONE, QUICK, digits
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.experiment.fit import fit
-from glocal.studies.curve import along
-from glocal.studies.interpolation import interpolate, interpolated
+from glocal.studies.curves import along, interpolate, interpolated
 from glocal.studies.repeats import client_models, finished
 from glocal.studies.scoring import Examples, best, own
 

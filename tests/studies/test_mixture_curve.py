@@ -10,7 +10,7 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.evaluation.metrics import accuracy, cross_entropy, ece
 from glocal.experiment.fit import fit
-from glocal.studies.mixture_curve import ends, mixture_curve
+from glocal.studies.curves import ends, mixture_curve
 from glocal.studies.repeats import UNUSED, finished
 
 METHODS = ["apfl", "superfed-lm", "superfed-mm"]

@@ -25,8 +25,7 @@ from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import last
 from glocal.slots.weighting import Weighting
 from glocal.studies.newcomer import arrival
-from glocal.studies.newcomer.join import join
-from glocal.studies.newcomer.result import Joined
+from glocal.studies.newcomer.join import Joined, join
 from glocal.testing import SIZES, ragged
 from glocal.training.sampling import Among, Fixed, Fraction, Poisson
 

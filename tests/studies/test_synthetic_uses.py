@@ -177,7 +177,9 @@ def test_filling_up_with_nothing_is_being_alone(here: Setup, made: tuple[Tensor,
     assert none.clients == (0, 1)
     assert same(none.without, none.with_it)
     assert uses.figures(here.fed, none, none.without)["verdict"] == "not shown"
-    nobody = uses.fill_up(here, alone, *made, clients=())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uses, "poor", lambda fed: ())
+        nobody = uses.fill_up(here, alone, *made)
     assert same(nobody.without, nobody.with_it)
     assert uses.figures(here.fed, nobody, none.without) == {"clients": []}
     some = uses.fill_up(here, alone, *made)
@@ -281,7 +283,7 @@ def test_every_use_is_tried_by_default(
     glocal: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick: dict[str, Any] = {"max_epochs": 1, "lr": 0.1}
-    monkeypatch.setattr(uses, "ewc", lambda lam, **k: ewc(lam, **k, **quick))
+    monkeypatch.setattr(uses, "ewc", lambda **k: ewc(**k, **quick))
     monkeypatch.setattr(uses, "distill", lambda **k: distill(**k, **quick))
     code, out, err = glocal("synthetic", str(folder), "--rounds", "1", "--fill", "all")
     assert (code, err) == (0, "")

@@ -7,6 +7,7 @@ import os
 import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import click
 import typer
@@ -21,8 +22,8 @@ from glocal.cli.commands.robustness import robustness
 from glocal.cli.commands.runs import runs
 from glocal.cli.commands.synthetic import synthetic
 from glocal.cli.commands.training import compare, resume, run
-from glocal.cli.options import with_settings
-from glocal.cli.output import BareJson, Json, deliver, option
+from glocal.cli.options import option, with_settings
+from glocal.cli.output import JSON, BareJson, deliver
 from glocal.core.errors import GlocalError, Interrupted
 from glocal.core.progress import reporter
 from glocal.experiment.config import Config
@@ -91,7 +92,7 @@ def data(
 @app.command()
 def bench(
     repeats: int = option(7, "Interleaved repeats of each contestant."),
-    json: Json = None,
+    json: Path | None = JSON,
 ) -> None:
     """Time a round of local training: plain PyTorch loop, sequential, vectorised, auto.
 
@@ -124,7 +125,7 @@ def main() -> None:
         code = 2
     except click.exceptions.Exit as error:
         code = error.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         code = _say("stopped.", 130)
     except click.ClickException as error:
         code = _say(f"{error.format_message()} (try 'glocal --help')", 2)
@@ -141,8 +142,6 @@ def main() -> None:
             # Whoever closed a pipe has seen enough.
             broken = isinstance(error, BrokenPipeError)
             code = 0 if broken else _say(f"no room to write to ({error.strerror}): make some.", 2)
-    except KeyboardInterrupt:
-        code = _say("stopped.", 130)
     except Exception as error:
         code = _defect(error)
     sys.exit(code or 0)

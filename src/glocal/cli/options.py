@@ -8,7 +8,7 @@ import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 import click
 import typer
@@ -17,6 +17,11 @@ from glocal.core.errors import GlocalError, shown
 from glocal.experiment.config import Config, from_mapping, plain_kinds
 
 LONGEST_NAME = 240
+
+
+def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """An option of one command: its default, its help, and where the help shows it."""
+    return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
 
 
 def with_settings(*chosen: str, **defaults: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -39,7 +44,7 @@ def with_settings(*chosen: str, **defaults: Any) -> Callable[[Callable[..., Any]
             return command(config=from_mapping(settings), **given)
 
         signature = inspect.signature(command)
-        hints = get_type_hints(command, include_extras=True)
+        hints = get_type_hints(command)
         parameters: list[inspect.Parameter] = []
         for parameter in signature.parameters.values():
             if parameter.name == "config":
@@ -93,10 +98,8 @@ def _option(each: dataclasses.Field[Any], defaults: dict[str, Any]) -> inspect.P
         kind, default = list[str] | None, list(default) or None
     flag = f"--{name.replace('_', '-')}"
     group = each.metadata["group"]
-    option = typer.Option(flag, help=each.metadata["help"], rich_help_panel=group)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
-    )
+    shown = option(default, each.metadata["help"], flag, panel=group)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=kind)
 
 
 def usable(path: Path | None) -> Path | None:
@@ -122,11 +125,17 @@ def usable(path: Path | None) -> Path | None:
     return path
 
 
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        help="The run folder; a new one under runs/ by default.",
-        rich_help_panel="Output",
-        callback=usable,
-    ),
-]
+output = functools.partial(option, panel="Output")
+
+OUT = output(None, "The run folder; a new one under runs/ by default.", callback=usable)
+
+
+def method_names(default: str = "") -> Any:
+    """The argument of a command that takes several methods, and which it takes by default."""
+    shown = {"help": f"Default: {default}."} if default else {"show_default": False}
+    return typer.Argument(None, metavar="[METHOD]...", **shown)
+
+
+def folder_of(text: str) -> Any:
+    """The argument of a command that reads a run's folder."""
+    return typer.Argument(..., metavar="DIR", help=text, callback=usable)

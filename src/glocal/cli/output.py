@@ -9,32 +9,15 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import click
-import typer
 from typer.core import TyperCommand
 
 from glocal import report
-from glocal.cli.options import usable
+from glocal.cli.options import output, usable
 from glocal.core import files
 from glocal.core.errors import GlocalError
-
-
-def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
-    """An option of one command: its default, its help, and where the help shows it."""
-    return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
-
-
-def method_names(default: str = "") -> Any:
-    """The argument of a command that takes several methods, and which it takes by default."""
-    shown = {"help": f"Default: {default}."} if default else {"show_default": False}
-    return typer.Argument(None, metavar="[METHOD]...", **shown)
-
-
-def folder_of(text: str) -> Any:
-    """The argument of a command that reads a run's folder."""
-    return typer.Argument(..., metavar="DIR", help=text, callback=usable)
 
 
 def writable(path: Path | None) -> Path | None:
@@ -60,24 +43,12 @@ def drawable(path: Path | None) -> Path | None:
     return path
 
 
-Json = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        help="Also write all figures to this file ('-': print).",
-        rich_help_panel="Output",
-        callback=writable,
-    ),
-]
-Picture = Annotated[
-    Path | None,
-    typer.Option(
-        "--picture",
-        help="Draw it to this .png file (needs glocal\\[plot]).",
-        rich_help_panel="Output",
-        callback=drawable,
-    ),
-]
+JSON = output(
+    None, "Also write all figures to this file ('-': print).", "--json", callback=writable
+)
+PICTURE = output(
+    None, "Draw it to this .png file (needs glocal\\[plot]).", "--picture", callback=drawable
+)
 
 
 class BareJson(TyperCommand):

@@ -60,14 +60,9 @@ def outcomes(
 ) -> Outcome:
     """Choose on validation data, then evaluate on test data, a block of clients after another.
 
-    Args:
-        task: What is predicted.
-        fed: Whose data.
-        engine: What runs the models.
-        models: Every client's candidates.
-        pool: Evaluate every client's model on all clients' test data too.
-        one_for_all: All clients have the same candidates: if it is one, it is evaluated once.
-        at_most: Clients in a block, where that is limited by more than memory.
+    With ``pool`` every client's model is also evaluated on all clients' test data. With
+    ``one_for_all`` all clients have the same candidates: if it is one, it is evaluated once.
+    ``at_most`` limits a block of clients where memory is not all that does.
     """
     everyone = torch.arange(len(fed), device=fed.x.device)
     pooled = fed.test.rows.unsqueeze(0)

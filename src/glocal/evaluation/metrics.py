@@ -109,6 +109,9 @@ LOWER_IS_BETTER = ("cross_entropy", "ece", "mce")
 PERCENT = ("accuracy", "top5")
 """The metrics that tables and figures show in per cent."""
 
+FIGURES = ("mean", "worst10", "best10", "gini", "gap")
+"""What :func:`fairness` tells of a metric."""
+
 
 def fairness(
     values: Sequence[float], n: Sequence[int] | None = None, *, lower_is_better: bool = False
@@ -116,12 +119,7 @@ def fairness(
     """How any per-client metric is spread over clients.
 
     Clients without a value (NaN: no test examples, or an AUC with one class) are left out. Nothing
-    is defined without clients, and every number is then NaN.
-
-    Args:
-        values: One value for each client.
-        n: Test examples of each, for ``mean_examples``.
-        lower_is_better: For losses and calibration errors.
+    is defined without clients, and every number is then NaN. ``n`` are the clients' test examples.
 
     Returns:
         ``over`` ("clients": every client counts once in all that follows), ``clients`` (how many
@@ -136,7 +134,7 @@ def fairness(
     best_first = np.sort(x[exists]) if lower_is_better else -np.sort(-x[exists])
     k = len(best_first)
     tenth = -(-k // 10)
-    summary: dict[str, Any] = {"over": "clients", "clients": k}
+    summary: dict[str, Any] = {"over": "clients", "clients": k, **dict.fromkeys(FIGURES, math.nan)}
     if k:
         summary |= {
             "mean": float(best_first.mean()),
@@ -145,8 +143,6 @@ def fairness(
             "gini": _gini(x[exists]),
             "gap": float(abs(best_first[0] - best_first[-1])),
         }
-    else:
-        summary |= dict.fromkeys(("mean", "worst10", "best10", "gini", "gap"), math.nan)
     if n is not None:
         w = np.asarray(n, dtype=np.float64)[exists]
         summary["mean_examples"] = float(x[exists] @ w / w.sum()) if w.sum() > 0 else math.nan

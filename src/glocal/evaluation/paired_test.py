@@ -55,9 +55,9 @@ from glocal.core.errors import GlocalError
 
 _LATTICE = 4_000, 32_000  # just below powers of two, with room for what rounding adds
 
-Repeat = tuple[
-    ArrayLike | Tensor, ArrayLike | Tensor, ArrayLike | Tensor, ArrayLike | Tensor | None
-]
+Numbers = ArrayLike | Tensor
+
+Repeat = tuple[Numbers, Numbers, Numbers, Numbers | None]
 """One repeat's test of a client: row ids, correct, baseline, weight, one entry per example."""
 
 
@@ -74,19 +74,13 @@ class Verdict:
 
 
 def compare(
-    correct: ArrayLike | Tensor,
-    baseline: ArrayLike | Tensor,
-    weight: ArrayLike | Tensor | None = None,
-    level: float = 0.90,
+    correct: Numbers, baseline: Numbers, weight: Numbers | None = None, level: float = 0.90
 ) -> Verdict:
     """Compare a method with the local baseline on one client's test examples.
 
-    Args:
-        correct: Whether the method's model got each example right, or a share of it in [0, 1]
-            (a sequence's positions).
-        baseline: The same of the client's local baseline.
-        weight: What each example counts for (:func:`pool_weights`); all the same by default.
-        level: The interval's confidence.
+    ``correct`` is whether the method's model got each example right, or a share of it in [0, 1] (a
+    sequence's positions), ``baseline`` the same of the client's local baseline, and ``weight`` what
+    each example counts for (:func:`pool_weights`); all the same by default.
     """
     return compare_repeats([(np.arange(len(_array(correct))), correct, baseline, weight)], level)
 
@@ -128,14 +122,7 @@ def pool_weights(y_pool: Tensor, shares: Tensor) -> Tensor:
     in their labels only.
 
     A class that the pool lacks cannot be tested: its share is left out and the others are scaled to
-    sum to one, so the result is about the rest of the client's labels.
-
-    Args:
-        y_pool: Labels of the pooled test examples, [n].
-        shares: The client's label shares, or counts, [C].
-
-    Returns:
-        A weight for each example, [n], summing to one.
+    sum to one, so the result is about the rest of the client's labels. ``shares`` may be counts.
     """
     if len(y_pool) and int(y_pool.max()) >= len(shares):
         raise GlocalError(
@@ -160,10 +147,6 @@ def paired_interval(a: ArrayLike, level: float = 0.90) -> tuple[float, float]:
     rounding costs no exactness. The interval is widened, where need be, to hold the
     observed sum. Without a discordant example there is no evidence: the interval is (0, 0), and
     nothing follows from it. Tails come from a Fourier transform with errors around 1e-14.
-
-    Args:
-        a: One signed number for each example, ``weight · (correct − baseline)``, mostly zeros.
-        level: Its confidence.
     """
     d = np.asarray(a, dtype=np.float64)
     return _low_end(d, level), 0.0 - _low_end(-d, level)
@@ -210,7 +193,7 @@ def _differences(
     return ids.astype(np.int64), weight * (correct - baseline), weight
 
 
-def _array(x: ArrayLike | Tensor) -> NDArray[np.float64]:
+def _array(x: Numbers) -> NDArray[np.float64]:
     return np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, dtype=np.float64)
 
 

@@ -22,7 +22,7 @@ from glocal.data.federation import Federation
 from glocal.evaluation import metrics, paired_test
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
-from glocal.evaluation.intervals import half_width, nan_mean, paired, without_nan
+from glocal.evaluation.intervals import nan_mean, paired, student, without_nan
 
 
 class Table(list[dict[str, Any]]):
@@ -39,15 +39,12 @@ class Table(list[dict[str, Any]]):
         if not self:
             return "(no rows)"
         names = list(self[0])
-        cells = [names, *([_cell(row[n]) for n in names] for row in self)]
+        shown = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in self[n]] for n in names]
+        cells = [names, *zip(*shown, strict=True)]
         widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
         return "\n".join(
             "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in cells
         )
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def accuracies(trial: Trial) -> list[float]:
     return [float(x) for x in (_pool(trial.outcome).double() * label_weights(trial.fed)).sum(1)]
 
 
-def against(run: dict[str, Any], other: dict[str, Any], level: float = 0.90) -> dict[str, Any]:
+def against(run: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """How far one method's mean accuracy is above another's, with Student's paired interval.
 
     ``run`` and ``other`` are summaries on the same repeats, or, of a single one, on the same
@@ -124,32 +121,22 @@ def against(run: dict[str, Any], other: dict[str, Any], level: float = 0.90) -> 
     by = "repeats" if len(run["accuracies"]) > 2 else "clients"
     table, base = (torch.tensor(s["accuracies"], dtype=torch.float64) for s in (run, other))
     pairs = (table - base).mean(1 if by == "repeats" else 0)
-    difference, half = nan_mean(pairs), half_width(pairs, level)
-    return {"difference": difference, "low": difference - half, "high": difference + half, "by": by}
+    difference, low, high = student(pairs)
+    return {"difference": difference, "low": low, "high": high, "by": by}
 
 
 VERDICTS = ("better off", "worse off", "undecided")
-FIGURES = ("mean", "worst10", "best10", "gini", "gap")
 
 
 def fairness_against(
-    summary: dict[str, Any],
-    base_summary: dict[str, Any],
-    metric: str = "accuracy",
-    level: float = 0.90,
+    summary: dict[str, Any], base_summary: dict[str, Any], metric: str = "accuracy"
 ) -> dict[str, Any]:
     """The fairness figures of one method, and how far each is from another method's.
 
     Every figure (:func:`glocal.evaluation.metrics.fairness`) is taken over the clients of each
     repeat by itself, and then averaged over repeats. The ``worst10`` of a summary is another: it
     takes each client's mean over repeats first, which evens out chance, and so is never the worse
-    of the two.
-
-    Args:
-        summary: of the method.
-        base_summary: of the other, on the same repeats and clients.
-        metric: any in ``summary["values"]``.
-        level: of the intervals.
+    of the two. Both summaries are of the same repeats and clients.
 
     Returns:
         ``metric``, ``repeats`` and, for each of mean, worst10, best10, gini (×100) and gap, a dict:
@@ -160,22 +147,21 @@ def fairness_against(
     """
     table, base = _values(summary, metric), _values(base_summary, metric)
     if table.shape != base.shape:
-        raise GlocalError(
-            f"{_size(table)} cannot be paired with {_size(base)}: give both methods the same."
-        )
+        sizes = [f"{len(t)} repeats of {t.shape[1]} clients" for t in (table, base)]
+        raise GlocalError(f"{' cannot be paired with '.join(sizes)}: give both methods the same.")
     lower = metric in metrics.LOWER_IS_BETTER
     spreads, base_spreads = (
         [metrics.fairness(row, lower_is_better=lower) for row in t.tolist()] for t in (table, base)
     )
     figures: dict[str, Any] = {"metric": metric, "repeats": len(table)}
-    for figure in FIGURES:
+    for figure in metrics.FIGURES:
         values = [spread[figure] for spread in spreads]
         base_values = [spread[figure] for spread in base_spreads]
         pairs = without_nan(v - b for v, b in zip(values, base_values, strict=True))
         by = "repeats" if len(pairs) > 2 else "clients" if figure == "mean" else None
         if by == "clients":
             pairs = without_nan((table - base).nanmean(0))
-        figures[figure] = {"value": nan_mean(values), "values": values, **paired(pairs, level, by)}
+        figures[figure] = {"value": nan_mean(values), "values": values, **paired(pairs, by)}
     return figures
 
 
@@ -187,10 +173,6 @@ def _values(summary: dict[str, Any], metric: str) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def _size(table: Tensor) -> str:
-    return f"{len(table)} repeats of {table.shape[1]} clients"
-
-
 def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
     """The summary of a federation; its fairness figures are those of the clients' accuracy."""
     n = rows["n_test"]
@@ -198,7 +180,7 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
     benefits = rows["benefit"]
     pooled = pool_is_valid(trials[0].fed)
     summary: dict[str, Any] = {
-        **{k: spread[k] for k in ("mean", "worst10", "best10", "gini", "gap", "mean_examples")},
+        **{k: spread[k] for k in (*metrics.FIGURES, "mean_examples")},
         "local_mean": nan_mean(rows["local_accuracy"]),
         "benefit": nan_mean(benefits),
         **verdict_counts(rows["verdict"]),

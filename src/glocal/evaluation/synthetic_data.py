@@ -2,12 +2,6 @@
 
 The evaluation uses all clients' data, which a server does not have: it is for simulations, where it
 says what to expect of a method.
-
-- :func:`train_classifier`, :func:`accuracy`: a classifier trained on the synthetic data alone.
-- :func:`frechet`: the distance of Heusel et al., *GANs trained by a two time-scale update rule*,
-  NIPS 2017, but on the features of another classifier, which must be named with it.
-- :func:`nearness`: whether synthetic examples are nearer to training data than to held-out data.
-- :func:`membership`: whether the synthetic data reveals which examples were trained on.
 """
 
 from __future__ import annotations
@@ -115,14 +109,19 @@ def features(task: Task, w: Params, x: Tensor) -> Tensor:
 
 
 def frechet(a: Tensor, b: Tensor) -> float:
-    """``‖μ_a − μ_b‖² + tr(C_a + C_b − 2 (C_a C_b)^½)`` of two sets of features."""
+    """``‖μ_a − μ_b‖² + tr(C_a + C_b − 2 (C_a C_b)^½)`` of two sets of features.
+
+    The distance of Heusel et al., *GANs trained by a two time-scale update rule*, NIPS 2017, but on
+    the features of another classifier, which must be named with it.
+    """
     a, b = a.double().cpu(), b.double().cpu()
     if min(len(a), len(b)) < 2:
         raise GlocalError("a distance of distributions needs two examples or more of each.")
     if not bool(a.isfinite().all() and b.isfinite().all()):
         raise GlocalError("a distance of distributions needs features that are finite.")
     ca, cb = (torch.cov(v.T).reshape(v.shape[1], v.shape[1]) for v in (a, b))
-    root = _root(ca)
+    values, vectors = torch.linalg.eigh(ca)
+    root = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
     cross = torch.linalg.eigvalsh(root @ cb @ root).clamp(min=0).sqrt().sum()
     gap = (a.mean(0) - b.mean(0)).square().sum()
     return float(gap + ca.trace() + cb.trace() - 2 * cross)
@@ -189,9 +188,3 @@ def nearest(a: Tensor, b: Tensor) -> Tensor:
     exact = "donot_use_mm_for_euclid_dist"  # a product of matrices would blur what is very near
     chunks = torch.split(a.flatten(1), CHUNK)
     return torch.cat([torch.cdist(c, flat, compute_mode=exact).amin(1) for c in chunks])
-
-
-def _root(matrix: Tensor) -> Tensor:
-    values, vectors = torch.linalg.eigh(matrix)
-    root: Tensor = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
-    return root

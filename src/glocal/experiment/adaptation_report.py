@@ -158,7 +158,7 @@ def _counted(before: list[int], after: list[int]) -> dict[str, Any]:
     """Counts of each repeat, and Student's interval of their change where there are three."""
     pairs = torch.tensor(after, dtype=torch.float64) - torch.tensor(before)
     by = "repeats" if len(pairs) > 2 else None
-    return {"before": before, "after": after, "change": paired(pairs, 0.90, by)}
+    return {"before": before, "after": after, "change": paired(pairs, by)}
 
 
 def worse_off_in_each(trials: Sequence[Trial]) -> list[int]:

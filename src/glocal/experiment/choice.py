@@ -16,7 +16,6 @@ from torch import Tensor
 
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
-from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Trial, client_table, summarise
 from glocal.experiment.adaptation_report import Adapted, compose
@@ -49,7 +48,7 @@ def choice(done: Mapping[str, Run], fed: Federation) -> Run:
             if repeat.adapted is not None:
                 others[f"{name}, adapted"] = repeat.adapted
         outcome, chosen = choose(alone, others, fold.val.counts())
-        trials.append(Trial(fold, outcome, alone.outcome, Traffic()))
+        trials.append(Trial(fold, outcome, alone.outcome))
         picks.append(chosen)
     rows = client_table(trials)
     for row, name in zip(rows, picks[0], strict=True):

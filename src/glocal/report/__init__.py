@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         run_listing,
         studies,
         synthetic,
-        tables,
     )
 
 __getattr__ = submodules(__name__)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glocal.experiment.choice import CHOICE
-from glocal.report import cells
+from glocal.experiment.run import Run
+from glocal.report import tables
 from glocal.report.canvas import COLOURS, GREY, MARKERS, every, label, new_figure, provenance, save
 from glocal.report.comparison import choice_in_words, show_adaptation, show_privacy
 from glocal.report.tables import Cell, table
@@ -15,8 +16,6 @@ from glocal.report.tables import Cell, table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from glocal.experiment.run import Run
 
 TECHNIQUES = ("fine-tune", "freeze-base", "ewc", "distill", "none")
 """Techniques in the order of their colours and markers."""
@@ -32,8 +31,8 @@ def show(everybody: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) ->
     show_adaptation(runs)
     show_privacy(runs)
     s = everybody[CHOICE].summary
-    cells.paragraphs(
-        f"{choice_in_words(s)} It comes to {cells.percent(s['mean'])} % on average, "
+    tables.paragraphs(
+        f"{choice_in_words(s)} It comes to {tables.percent(s['mean'])} % on average, "
         f"{s['better_off']} better off than alone, {s['worse_off']} worse off, "
         f"{s['undecided']} undecided."
     )
@@ -49,13 +48,13 @@ def _show_clients(run: Run) -> None:
     rows: list[list[Cell]] = [
         [
             str(r["client"]),
-            cells.verdict(r["verdict"]),
-            cells.verdict(r["adapted_verdict"]),
+            tables.verdict(r["verdict"]),
+            tables.verdict(r["adapted_verdict"]),
             r["adapted_by"],
             str(r["n_train"]),
-            *(cells.percent(r[k]) for k in ("accuracy", "adapted_accuracy", "local_accuracy")),
-            cells.points(r["adapted_benefit"]),
-            cells.span(r["adapted_low"], r["adapted_high"]),
+            *(tables.percent(r[k]) for k in ("accuracy", "adapted_accuracy", "local_accuracy")),
+            tables.points(r["adapted_benefit"]),
+            tables.span(r["adapted_low"], r["adapted_high"]),
         ]
         for r in run.clients
     ]
@@ -72,16 +71,16 @@ def _show_again(runs: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) 
         adapted = {k.removeprefix("adapted_"): v for k, v in s.items() if k.startswith("adapted_")}
         parts: list[tuple[str, Mapping[str, Any], Cell]] = [
             (name, s, "–"),
-            ("  adapted", adapted, cells.interval(s["adapted"]["gain"])),
-            ("  adapted, then averaged", averaged, cells.interval(averaged["gain"])),
+            ("  adapted", adapted, tables.interval(s["adapted"]["gain"])),
+            ("  adapted, then averaged", averaged, tables.interval(averaged["gain"])),
         ]
         for title, figures, gain in parts:
             counts = [str(figures[k]) for k in ("better_off", "worse_off", "undecided")]
-            shown = [cells.percent(figures[k]) for k in ("mean", "worst10")]
+            shown = [tables.percent(figures[k]) for k in ("mean", "worst10")]
             rows.append([(title, "bold" if title == name else ""), *shown, gain, *counts])
-    sent = cells.short(next(iter(more.values()))["again"]["params_up"])
+    sent = tables.short(next(iter(more.values()))["again"]["params_up"])
     private = any(run.summary.get("privacy") for run in runs.values())
-    cells.show_table(
+    tables.show_table(
         ["model", "mean %", "worst 10 %", "gain", "better off", "worse off", "undecided"],
         rows,
         "Adapted, then averaged: one model for all, the adapted ones averaged by training examples."
@@ -96,12 +95,12 @@ def _show_without(results: Mapping[str, Mapping[str, Any]]) -> None:
     for name, result in results.items():
         for group, g in result["groups"].items():
             counts = [str(g[k]) for k in ("better", "worse", "lower")]
-            accuracies = [cells.percent(g[k]) for k in ("before", "after")]
+            accuracies = [tables.percent(g[k]) for k in ("before", "after")]
             title = f"{group}: {len(g['clients'])}"
-            rows.append([(name, "bold"), title, *accuracies, cells.interval(g["change"]), *counts])
+            rows.append([(name, "bold"), title, *accuracies, tables.interval(g["change"]), *counts])
     if rows:
         head = ["method", "clients", "with all %", "without %", "change", "better", "worse"]
-        cells.show_table(
+        tables.show_table(
             [*head, "lower"],
             rows,
             "Without: the same method trained anew without the clients whose validation accuracy "
@@ -112,7 +111,7 @@ def _show_without(results: Mapping[str, Mapping[str, Any]]) -> None:
         )
     else:
         print()
-    cells.paragraphs(*(_removed(name, result) for name, result in results.items()))
+    tables.paragraphs(*(_removed(name, result) for name, result in results.items()))
 
 
 def _removed(name: str, result: Mapping[str, Any]) -> str:
@@ -122,22 +121,22 @@ def _removed(name: str, result: Mapping[str, Any]) -> str:
         return (
             f"{name}: everybody does better alone on validation data, so nobody is left to train."
         )
-    return f"Removed from {name}: {cells.some(result['removed'])}."
+    return f"Removed from {name}: {tables.some(result['removed'])}."
 
 
 def _show_notes(recorded: Mapping[str, Mapping[str, Any]]) -> None:
     """Print what a reader must know of where these numbers come from."""
     repeats = max(m["repeats"] for m in recorded.values())
     if repeats > 1:
-        cells.paragraphs(
+        tables.paragraphs(
             f"There were {repeats} repeats, and a folder has the models of the first: all of this "
             "is of the first."
         )
     for name, m in recorded.items():
         if m["largest_difference"] > 1e-9:
-            cells.paragraphs(
+            tables.paragraphs(
                 f"{name}: accuracies differ from those in its folder by up to "
-                f"{cells.percent(m['largest_difference'])} points; was it trained on another "
+                f"{tables.percent(m['largest_difference'])} points; was it trained on another "
                 "machine or with other versions?"
             )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from glocal.core.errors import GlocalError
 from glocal.core.files import write
-from glocal.report.cells import plural
+from glocal.report.tables import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

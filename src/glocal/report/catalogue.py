@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from glocal.data.datasets.registry import SOURCES
+from glocal.data.federation import Federation
 from glocal.data.partition import list_partitions
 from glocal.data.transforms import TRANSFORMS
 from glocal.methods import registry
@@ -19,17 +20,21 @@ from glocal.nn.augment import AUGMENTATIONS
 from glocal.report.tables import Cell, table
 from glocal.studies.bench import HEADER, render
 
-if TYPE_CHECKING:
-    from glocal.data.federation import Federation
-
 SHADES = " ░▒▓█"
 
 
 def list_methods() -> None:
     """Methods, what can be joined to them, models."""
-    methods = {name: entry.make for name, entry in registry.entries("method").items()}
+    methods: list[list[Cell]] = []
+    for name, entry in registry.entries("method").items():
+        settings = [
+            f"{p.name}={'…' if p.default is p.empty else str(p.default).replace(' ', '')}"
+            for p in inspect.signature(entry.make).parameters.values()
+            if p.kind != p.VAR_KEYWORD and p.name not in TrainingArgs.__annotations__
+        ]
+        methods.append([(name, "bold"), first_line(entry.make), ", ".join(settings)])
     print("Methods (first in a spec, settings in brackets: 'fedprox(mu=0.1, epochs=2)')\n")
-    table(["name", "what it does", "its own settings"], _described(methods, TrainingArgs), left=3)
+    table(["name", "what it does", "its own settings"], methods, left=3)
     print(f"\nEvery method also takes {', '.join(TrainingArgs.__annotations__)} and shared.")
     print("\nJoined with + ('fedavg+uniform+adam(lr=0.01)')\n")
     components: list[list[Cell]] = [
@@ -37,48 +42,28 @@ def list_methods() -> None:
         for name, (slot, make) in registry.entries(*registry.COMPONENTS).items()
     ]
     table(["name", "fills", "what it does"], components, left=3)
-    print("\nshared= (which layers: names, patterns such as 'layers.2*', or one of these)\n")
-    table(["name", "what it does"], _named(SELECTORS), left=2)
-    print("\nschedule= (of the clients' learning rate)\n")
-    table(["name", "what it does"], _named(optim.SCHEDULES), left=2)
-    print("\n--model (or your own, as net.py:Name)\n")
-    table(["name", "what it is"], _named(models.REGISTRY), left=2)
-    print("\n--augment\n")
-    table(["name", "what it does"], _named(AUGMENTATIONS), left=2)
+    shared = "shared= (which layers: names, patterns such as 'layers.2*', or one of these)"
+    _list_named(shared, "what it does", SELECTORS)
+    _list_named("schedule= (of the clients' learning rate)", "what it does", optim.SCHEDULES)
+    _list_named("--model (or your own, as net.py:Name)", "what it is", models.REGISTRY)
+    _list_named("--augment", "what it does", AUGMENTATIONS)
 
 
-def _described(bases: Mapping[str, Callable[..., Any]], training: Any) -> list[list[Cell]]:
-    rows: list[list[Cell]] = []
-    for name, make in bases.items():
-        settings = [
-            f"{p.name}={_default(p.default)}"
-            for p in inspect.signature(make).parameters.values()
-            if p.kind != p.VAR_KEYWORD and p.name not in training.__annotations__
-        ]
-        rows.append([(name, "bold"), first_line(make), ", ".join(settings)])
-    return rows
-
-
-def _default(value: Any) -> str:
-    return "…" if value is inspect.Parameter.empty else str(value).replace(" ", "")
-
-
-def _named(things: Mapping[str, Callable[..., Any]]) -> list[list[Cell]]:
-    return [[(name, "bold"), first_line(make)] for name, make in things.items()]
+def _list_named(title: str, what: str, things: Mapping[str, Callable[..., Any] | str]) -> None:
+    """Print what there is by its name, and the first sentence about each."""
+    print(f"\n{title}\n")
+    rows: list[list[Cell]] = [[(k, "bold"), first_line(v)] for k, v in things.items()]
+    table(["name", what], rows, left=2)
 
 
 def first_line(thing: object) -> str:
-    """The first sentence of a docstring, without its markup."""
-    text = inspect.getdoc(thing) or ""
+    """The first sentence of a docstring, or of a text, without its markup."""
+    text = thing if isinstance(thing, str) else inspect.getdoc(thing) or ""
     return text.split("\n\n")[0].replace("\n", " ").replace("``", "")
 
 
 def list_data() -> None:
     """Data sets, partitions and transforms."""
-
-    def rows(things: Mapping[str, str]) -> list[list[Cell]]:
-        return [[(name, "bold"), about.replace("``", "")] for name, about in things.items()]
-
     print("Data sets (--data; or your own .csv with label and client columns, or .npz with x, y)\n")
     table(
         ["name", "what it is", "licence", "from"],
@@ -92,10 +77,9 @@ def list_data() -> None:
         "\nWhat is not there yet is fetched once, checked and kept. Your own copy comes first:\n"
         "set GLOCAL_DATA to its folder. Fewer examples: 'mnist(examples=6000)'."
     )
-    print("\nPartitions (--partition)\n")
-    table(["name", "how examples are partitioned among clients"], rows(list_partitions()), left=2)
-    print("\nTransforms (--transform)\n")
-    table(["name", "what changes"], _named(TRANSFORMS), left=2)
+    how = "how examples are partitioned among clients"
+    _list_named("Partitions (--partition)", how, list_partitions())
+    _list_named("Transforms (--transform)", "what changes", TRANSFORMS)
     print("\n'glocal data digits --partition \"classes(2)\"' draws one.")
 
 
@@ -120,22 +104,16 @@ def draw_federation(fed: Federation) -> None:
 
 
 def _draw_labels(fed: Federation) -> None:
-    counts = torch.stack(
-        [
-            torch.bincount(
-                torch.cat([fed.y[s.of(k)] for s in (fed.train, fed.val, fed.test)]),
-                minlength=fed.classes,
-            )
-            for k in range(len(fed))
-        ]
-    )
+    splits = (fed.train, fed.val, fed.test)
+    labels = [torch.cat([fed.y[split.of(k)] for split in splits]) for k in range(len(fed))]
+    counts = torch.stack([torch.bincount(y, minlength=fed.classes) for y in labels])
     top = max(1, int(counts.max()))
     rows: list[list[Cell]] = []
     for k, name in enumerate(fed.names):
         shades = "".join(
             SHADES[-(-int(c) * (len(SHADES) - 1) // top)] * 2 for c in counts[k].tolist()
         )
-        sizes = [str(int(s.counts()[k])) for s in (fed.train, fed.val, fed.test)]
+        sizes = [str(int(s.counts()[k])) for s in splits]
         rows.append([name, shades, *sizes])
     print()
     table(["client", f"labels 0 … {fed.classes - 1}", "train", "val", "test"], rows, left=2)

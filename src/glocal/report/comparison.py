@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from glocal.data.federation import Federation
 from glocal.evaluation.summary import against
-from glocal.report.cells import (
+from glocal.experiment.run import Run
+from glocal.report.tables import (
+    Cell,
     count,
     interval,
     paragraphs,
@@ -16,14 +19,10 @@ from glocal.report.cells import (
     show_table,
     some,
     span,
+    table,
     verdict,
 )
-from glocal.report.tables import Cell, table
 from glocal.slots.privacy import in_words
-
-if TYPE_CHECKING:
-    from glocal.data.federation import Federation
-    from glocal.experiment.run import Run
 
 
 def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None = None) -> None:
@@ -154,12 +153,13 @@ def made_in_words(name: str, summary: Mapping[str, Any]) -> str:
     figures, repeats = summary["synthetic"], summary["repeats"]
     near, member = figures["nearness"], figures["membership"]
     first = f" in the first of {repeats} repeats" if repeats > 1 else ""
-    central = figures.get("central_accuracy")
+    central, how = figures.get("central_accuracy"), figures["classifier"]
+    so_far = f" (not converged: after {how['steps']} steps its training loss was {how['loss']:.2f})"
     said = [
         f"{name} made {figures['examples']} labelled examples{first}: a classifier trained on them "
         f"alone has {percent(figures['accuracy'])} % on the clients' test data"
         + (f" and {percent(central)} % on the central test set" if central is not None else "")
-        + f"{_so_far(figures)}.",
+        + ("." if how["converged"] else f"{so_far}."),
         f"Fréchet distance from {figures['frechet_from']}: {figures['frechet']:.3g} on the "
         f"{figures['features']}."
         if figures["frechet"] is not None
@@ -176,14 +176,6 @@ def made_in_words(name: str, summary: Mapping[str, Any]) -> str:
         mean = percent(summary["synthetic_accuracy"])
         said.append(f"Mean accuracy over all repeats, on the clients' test data: {mean} %.")
     return " ".join(said)
-
-
-def _so_far(figures: Mapping[str, Any]) -> str:
-    """That the classifier's training did not converge, where it did not."""
-    how = figures["classifier"]
-    if how["converged"]:
-        return ""
-    return f" (not converged: after {how['steps']} steps its training loss was {how['loss']:.2f})"
 
 
 def choice_in_words(summary: Mapping[str, Any]) -> str:

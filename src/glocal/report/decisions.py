@@ -7,9 +7,11 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+import numpy as np
+
 from glocal.report.canvas import every, label, line, new_figure, save, study_note, style
-from glocal.report.cells import number, show_table, with_half
-from glocal.report.studies import Result, in_percent, plain, spread
+from glocal.report.studies import Result, plain, spread
+from glocal.report.tables import number, show_table, with_half
 from glocal.studies.repeats import interval
 
 
@@ -20,14 +22,11 @@ def show_decisions(results: Sequence[Result]) -> None:
             # The spec, its transform left out where that is all the brackets say.
             _named(result, ""),
             result["transform"],
-            *(
-                with_half(result[k]["mean"], result[k]["high"], 1, 2)
-                for k in ("objective", "decision_loss")
-            ),
+            *(with_half(result[k], scale=1, digits=2) for k in ("objective", "decision_loss")),
             f"{result['best_fixed']['mean']:.2f}",  # the interval that matters is the regret's
             plain(result["regret"]),
             number(result["bound"], digits=2),
-            in_percent(result["heaviest"]),
+            with_half(result["heaviest"]),
         ]
         for result in results
     ]
@@ -57,8 +56,6 @@ def show_decisions(results: Sequence[Result]) -> None:
 
 def draw_decisions(results: Sequence[Result], path: Path) -> None:
     """Draw the objective so far, from the first method's, and the regret so far."""
-    import numpy as np
-
     figure = new_figure(11.5, 4.6)
     left, right = figure.subplots(1, 2)
     first, T = results[0], results[0]["rounds"]
@@ -92,9 +89,7 @@ def _named(result: Result, transform: str = ", {}") -> str:
 
 def _from_first(result: Result, first: Result) -> Any:
     """[repeats, rounds]: how much more its objective came to; the curves themselves coincide."""
-    import numpy as np
-
-    return np.asarray(result["curves"]["objective"]) - np.asarray(first["curves"]["objective"])
+    return np.subtract(result["curves"]["objective"], first["curves"]["objective"])
 
 
 def _last(result: Result, first: Result) -> dict[str, Any]:
@@ -108,9 +103,8 @@ def _cheapest(results: Sequence[Result]) -> str:
     best = min(results, key=lambda result: float(result["objective"]["mean"]))
     title = f"Smallest objective: {best['objective']['mean']:.2f} with {_named(best)}"
     if best is not first:
-        d = _last(best, first)
-        half = "" if d["high"] is None else f" ± {d['high'] - d['mean']:.2f}"
-        title += f" ({d['mean']:+.2f}{half} from {_named(first)})"
+        less = with_half(_last(best, first), scale=1, digits=2, sign="+")
+        title += f" ({less} from {_named(first)})"
     used = [result["regret"]["mean"] / result["bound"] for result in results if result["bound"]]
     if used:
         title += f"\nRegret reaches at most {100 * max(used):.0f} % of its bound"
@@ -152,7 +146,6 @@ def _ended(result: Result, weight: float) -> list[str]:
 
 def draw_weights(results: Sequence[Result], path: Path) -> None:
     """Draw every client's weight in every round: a panel for each method, the hardest on top."""
-    import numpy as np
     from matplotlib.colors import Normalize
 
     many = len(results)
@@ -195,15 +188,9 @@ def draw_weights(results: Sequence[Result], path: Path) -> None:
     bar.set_label("weight, as a multiple of an even share")
     # As many letters to a line as the figure is wide.
     letters = int(10.5 * figure.get_figwidth())
-    title = fill(_hardest(results, int(order[0])), letters, break_on_hyphens=False)
-    save(figure, path, title, study_note(results[0]))
-
-
-def _hardest(results: Sequence[Result], client: int) -> str:
-    """What the client of the largest loss counts for at the end."""
-    K = results[0]["clients"]
-    ends = [f"{K * result['weights'][-1][client]:.1f}" for result in results]
+    ends = [f"{K * result['weights'][-1][order[0]]:.1f}" for result in results]
     ends[0] += " even shares"
     # With a space at which lines do not break.
-    shares = ", ".join(f"{e}\u00a0({_named(r)})" for e, r in zip(ends, results, strict=True))
-    return f"Client {results[0]['names'][client]}, of the largest loss, ends with {shares}"
+    worded = ", ".join(f"{e}\u00a0({_named(r)})" for e, r in zip(ends, results, strict=True))
+    title = f"Client {names[0]}, of the largest loss, ends with {worded}"
+    save(figure, path, fill(title, letters, break_on_hyphens=False), study_note(results[0]))

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from glocal.evaluation.metrics import LOWER_IS_BETTER, PERCENT, lorenz
-from glocal.evaluation.summary import FIGURES
+from glocal.evaluation.metrics import FIGURES, LOWER_IS_BETTER, PERCENT, lorenz
+from glocal.experiment.run import Run
 from glocal.report.canvas import GREY, every, label, new_figure, provenance, save, style
-from glocal.report.cells import COLOUR, number, show_table, where_tested
 from glocal.report.comparison import off_counts, show_privacy
-from glocal.report.tables import Cell
-
-if TYPE_CHECKING:
-    from glocal.experiment.run import Run
+from glocal.report.tables import Cell, number, show_table, verdict, where_tested, with_half
 
 
 def show(runs: Mapping[str, Run], result: Mapping[str, Any]) -> None:
@@ -36,12 +32,12 @@ def show(runs: Mapping[str, Run], result: Mapping[str, Any]) -> None:
 def _rows(name: str, run: Run, result: Mapping[str, Any]) -> list[list[Cell]]:
     """The figures of one method and, of all but the base, a row of differences."""
     figures = result["fairness"][name]
-    values = [_number(figures, f, "value") for f in FIGURES]
+    values = [number(figures[f]["value"], **_unit(figures, f)) for f in FIGURES]
     counts = ["–", "–"] if run.is_baseline else off_counts(run.summary)
     rows: list[list[Cell]] = [[(name, "bold"), *values, *counts]]
     if name != result["against"]:
         mean, worst, _, gini, gap = (
-            (_difference(figures, f), COLOUR[direction(figures, f)]) for f in FIGURES
+            verdict(direction(figures, f), _difference(figures, f)) for f in FIGURES
         )
         # The best clients have no part in the question, and the columns no room for them.
         rows.append(["", mean, worst, "", gini, gap, "", ""])
@@ -49,19 +45,17 @@ def _rows(name: str, run: Run, result: Mapping[str, Any]) -> list[list[Cell]]:
 
 
 def _difference(figures: Mapping[str, Any], figure: str) -> str:
-    """``+1.3 ± 0.9``: the interval is symmetric."""
-    d, text = figures[figure], _number(figures, figure, "difference", "+")
-    if d["low"] is None:
-        return text
-    half = {**figures, figure: {"half": (d["high"] - d["low"]) / 2}}
-    return f"{text} ± {_number(half, figure, 'half')}"
+    """``+1.3 ± 0.9``."""
+    return with_half(figures[figure], "difference", **_unit(figures, figure), sign="+")
 
 
-def _number(figures: Mapping[str, Any], figure: str, key: str, sign: str = "") -> str:
+def _unit(figures: Mapping[str, Any], figure: str) -> dict[str, Any]:
     """In per cent where the metric is a share; the Gini coefficient is ×100 as it comes."""
     share = figures["metric"] in PERCENT
-    scale, digits = (1, 1) if figure == "gini" else (100, 1) if share else (1, 3)
-    return number(figures[figure][key], scale=scale, digits=digits, sign=sign)
+    return {
+        "scale": 100 if share and figure != "gini" else 1,
+        "digits": 1 if share or figure == "gini" else 3,
+    }
 
 
 def direction(figures: Mapping[str, Any], figure: str) -> str:
@@ -78,18 +72,17 @@ def direction(figures: Mapping[str, Any], figure: str) -> str:
 
 def in_words(name: str, figures: Mapping[str, Any]) -> str:
     """What became of the worst tenth, and at what price."""
-    worst, mean = (_range(figures, f) for f in ("worst10", "mean"))
+
+    def ranged(figure: str) -> str:
+        keys = ("difference", "low", "high")
+        unit = _unit(figures, figure)
+        center, low, high = (number(figures[figure][key], **unit, sign="+") for key in keys)
+        return f"{center} ({'no interval' if low == '–' else f'{low} … {high}'})"
+
     return (
-        f"{name}: worst 10 % {worst}, {direction(figures, 'worst10')}, at {mean} of the mean, "
-        f"{direction(figures, 'mean')}."
+        f"{name}: worst 10 % {ranged('worst10')}, {direction(figures, 'worst10')}, at "
+        f"{ranged('mean')} of the mean, {direction(figures, 'mean')}."
     )
-
-
-def _range(figures: Mapping[str, Any], figure: str) -> str:
-    keys = ("difference", "low", "high")
-    center, low, high = (_number(figures, figure, key, "+") for key in keys)
-    ends = "no interval" if figures[figure]["low"] is None else f"{low} … {high}"
-    return f"{center} ({ends})"
 
 
 def _legend(run: Run, result: Mapping[str, Any]) -> list[str]:
@@ -161,7 +154,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
     n = result["settings"]["repeats"]
     repeats = f"curves of each of {n} splits and seeds, averaged" if n > 1 else "1 split and seed"
     note = provenance(result["data"], len(ordered), result["settings"], repeats)
-    save(figure, path, _worst_tenth(result, scale), note)
+    save(figure, path, _worst_tenth(result), note)
 
 
 def curves(values: Sequence[Sequence[float | None]]) -> tuple[Any, Any]:
@@ -185,20 +178,19 @@ def curves(values: Sequence[Sequence[float | None]]) -> tuple[Any, Any]:
     return np.mean(held[1:] or held, axis=0), np.mean(ordered[1:] or ordered, axis=0)
 
 
-def _worst_tenth(result: Mapping[str, Any], scale: float) -> str:
+def _worst_tenth(result: Mapping[str, Any]) -> str:
     """Who does best by the worst tenth of clients."""
     base, metric = result["against"], result["metric"]
     worst = {name: figures["worst10"]["value"] for name, figures in result["fairness"].items()}
     if None in worst.values():
         return f"Clients by {metric}"
-    digits, unit = (1, " %") if scale == 100 else (3, "")
-    shown = {n: number(w, scale=scale, digits=digits) + unit for n, w in worst.items()}
+    unit, sign = _unit(result, "worst10"), " %" if metric in PERCENT else ""
+    shown = {name: number(value, **unit) + sign for name, value in worst.items()}
     choose = min if metric in LOWER_IS_BETTER else max
-    best = choose(worst, key=lambda n: float(worst[n]))
+    best = choose(worst, key=lambda name: float(worst[name]))
     title = f"Worst tenth of clients: {metric} {shown[best]} with {best}"
     if best == base:
         return f"{title}, the least bad"
-    d = result["fairness"][best]["worst10"]
     # Whoever comes first among many does so partly by luck: say how much of it may be chance.
-    half = "" if d["low"] is None else f" ± {scale * (d['high'] - d['low']) / 2:.{digits}f}"
-    return f"{title}, {shown[base]} with {base} ({scale * d['difference']:+.{digits}f}{half})"
+    chance = _difference(result["fairness"][best], "worst10")
+    return f"{title}, {shown[base]} with {base} ({chance})"

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from glocal.report.cells import count, percent, points, show_table, span, verdict
-from glocal.report.tables import Cell
-
-if TYPE_CHECKING:
-    from glocal.studies.newcomer.result import Joined
+from glocal.report.tables import Cell, count, percent, points, show_table, span, verdict
+from glocal.studies.newcomer.join import Joined
 
 
 def show(joined: Mapping[str, Joined]) -> None:
@@ -46,7 +42,7 @@ def _legend(joined: Joined) -> str:
         else "90 % range: paired, on their test examples (more --seeds: over seeds)"
     )
     return (
-        f"{s['old_clients']} old clients train for {t['rounds']} rounds; client {joined.client} "
+        f"{s['old_clients']} old clients train for {t['rounds']} rounds; client {t['client']} "
         f"then trains {t['own_epochs']} epochs by itself and {t['join_rounds']} rounds {with_old}. "
         f"The newcomer is evaluated on its own test split, against the model it could train alone; "
         f"old clients on {where}. {spread}. Worse off: old clients for whom an exact paired test "

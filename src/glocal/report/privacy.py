@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from glocal.report.cells import show_table
-from glocal.report.tables import Cell
+from glocal.report.tables import Cell, show_table
+from glocal.slots.accounting import Scheme
 from glocal.slots.privacy import shown
-
-if TYPE_CHECKING:
-    from glocal.slots.accounting import Scheme
 
 
 def show(scheme: Scheme, plan: dict[str, Any]) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from glocal.report.cells import percent, points, show_table, sign_colour, where_tested
 from glocal.report.comparison import off_counts
-from glocal.report.tables import Cell
+from glocal.report.tables import Cell, percent, show_table, sign_colour, where_tested, with_half
 from glocal.studies.robustness import NO_ATTACK
 
 
@@ -21,38 +20,27 @@ def show(result: Mapping[str, Any]) -> None:
 
 
 def _cells(row: Mapping[str, Any]) -> list[Cell]:
-    first = row["attack"] == NO_ATTACK
+    first, mean = row["attack"] == NO_ATTACK, row["mean"]
+    change = with_half(mean, "difference", sign="+"), sign_colour(mean)
     return [
         (row["method"], "bold") if first else "",
         row["attack"],
-        percent(row["mean"]["value"]),
-        "" if first else _change(row["mean"]),
+        percent(mean["value"]),
+        "" if first else change,
         percent(row["worst10"]["value"]),
         *off_counts(row),
         percent(row["backdoor"]),
     ]
 
 
-def _change(mean: Mapping[str, Any]) -> Cell:
-    """``−3.2 ± 0.9``, red where the interval is below zero."""
-    text = points(mean["difference"])
-    if mean["low"] is None:
-        return text
-    return f"{text} ± {50 * (mean['high'] - mean['low']):.1f}", sign_colour(mean)
-
-
 def _ended(result: Mapping[str, Any]) -> list[str]:
     """Which attacks ended the training, and when."""
-    stopped = [
-        (row, [n for n in row["stopped"] if n is not None])
-        for row in result["rows"]
-        if any(n is not None for n in row["stopped"])
-    ]
     return [
         f"{row['method']} under {row['attack']}: in {len(ended)} of {len(row['stopped'])} "
         f"repeats numbers were no longer finite, in round {min(ended)} at the earliest; "
         "evaluated as it stood before."
-        for row, ended in stopped
+        for row in result["rows"]
+        if (ended := [n for n in row["stopped"] if n is not None])
     ]
 
 

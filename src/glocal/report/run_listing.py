@@ -8,8 +8,17 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from glocal.report.cells import percent, plural, short, some
-from glocal.report.tables import Cell, Column, lay_out, painted, side_by_side, width
+from glocal.report.tables import (
+    Cell,
+    Column,
+    lay_out,
+    percent,
+    plural,
+    short,
+    side_by_side,
+    some,
+    width,
+)
 from glocal.runs.listing import Listed, printable
 
 COLOURS = {"running": "green", "stopped": "yellow", "damaged": "red"}
@@ -26,12 +35,7 @@ def listed(
     lines: list[str] = []
     if shown:
         columns, rows, same = _table(shown)
-        lines += [
-            "",
-            *lay_out(columns, rows, width(), painted),
-            "",
-            *_wrapped(same + _legend(shown)),
-        ]
+        lines += ["", *lay_out(columns, rows, width()), "", *_wrapped(same + _legend(shown))]
     elif there:
         lines += _wrapped(f"None of {plural(there, 'run')} is like that: ask for less.")
     else:
@@ -63,7 +67,7 @@ def _table(shown: Sequence[Listed]) -> tuple[list[Column], list[list[Cell]], str
         (Column("mean %", line=1), [percent(run.figure("mean")) for run in shown]),
         (Column("b/w/u", line=1), [_verdicts(run) for run in shown]),
         *([(Column("ε", line=1), [_epsilon(run) for run in shown])] if private else []),
-        (Column("when"), [_when(run.when) for run in shown]),
+        (Column("when"), [_when(run) for run in shown]),
     ]
     same, kept = [], []
     for column, cells in about:
@@ -96,7 +100,7 @@ def compared(shown: Sequence[Listed], result: Mapping[str, Any]) -> list[str]:
     rows: list[list[Cell]] = [
         [label, (run.name, "bold"), _state(run)] for label, run in zip(labels, shown, strict=True)
     ]
-    lines = ["", *lay_out(columns, rows, wide, painted), ""]
+    lines = ["", *lay_out(columns, rows, wide), ""]
     if result["differing"]:
         lines += side_by_side("setting", labels, result["differing"], wide, text=True)
     else:
@@ -108,8 +112,8 @@ def compared(shown: Sequence[Listed], result: Mapping[str, Any]) -> list[str]:
             name.replace("_", " "): [_number(run, name) for run in shown]
             for name in ("better_off", "worse_off", "undecided")
         },
-        "sent up": [_short(run.figure("params_up")) for run in shown],
-        "sent down": [_short(run.figure("params_down")) for run in shown],
+        "sent up": [short(run.figure("params_up")) for run in shown],
+        "sent down": [short(run.figure("params_down")) for run in shown],
         "ε": [_epsilon(run) for run in shown],
     }
     figures = {k: v for k, v in figures.items() if set(v) != {"–"}}
@@ -163,16 +167,12 @@ def _epsilon(run: Listed) -> str:
     return "–" if epsilon is None else f"{epsilon:.3g}"
 
 
-def _short(value: float | None) -> str:
-    return "–" if value is None else short(int(value))
-
-
 def _plain(value: Any) -> str:
     return "–" if value is None or value == "" else str(value)
 
 
-def _when(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else "–"
+def _when(run: Listed) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(run.when)) if run.when else "–"
 
 
 def _wrapped(text: str) -> list[str]:

@@ -7,11 +7,12 @@ makes a PNG file of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glocal.report.canvas import COLOURS, GREY, label, line, new_figure, pair, save, study_note
-from glocal.report.cells import percent, short, show_table, with_half
+from glocal.report.tables import percent, short, show_table, with_half
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,15 +24,8 @@ PICKS = (
     "of their validation accuracies."
 )
 
-
-def in_percent(value: Result) -> str:
-    """``93.1 ± 0.8``, in per cent."""
-    return with_half(value["mean"], value["high"])
-
-
-def plain(value: Result) -> str:
-    """``0.123 ± 0.010``."""
-    return with_half(value["mean"], value["high"], 1, 3)
+plain = partial(with_half, scale=1, digits=3)
+"""``0.123 ± 0.010``."""
 
 
 def spread(result: Result) -> str:
@@ -48,8 +42,8 @@ def show_split(results: Sequence[Result]) -> None:
             result["method"],
             split["shared"],
             f"{100 * split['local_share']:.0f}",
-            in_percent(split["mean"]),
-            in_percent(split["worst10"]),
+            with_half(split["mean"]),
+            with_half(split["worst10"]),
             *(str(split[k]) for k in ("better_off", "worse_off", "undecided")),
             short(split["params_up"]),
         ]
@@ -58,7 +52,7 @@ def show_split(results: Sequence[Result]) -> None:
     ]
     head = ["method", "shared", "local %", "mean %", "worst 10 %"]
     head += ["better off", "worse off", "undecided", "sent up"]
-    alone = f"Each client alone: {in_percent(results[0]['alone'])} %."
+    alone = f"Each client alone: {with_half(results[0]['alone'])} %."
     show_table(head, rows, alone, spread(results[0]), left=2)
 
 
@@ -110,12 +104,12 @@ def show_interpolation(result: Result) -> None:
     rows = [
         [
             f"{alpha:g}",
-            *(in_percent(result[kind][on]["accuracy"][i]) for kind in kinds for on in places),
+            *(with_half(result[kind][on]["accuracy"][i]) for kind in kinds for on in places),
         ]
         for i, alpha in enumerate(result["grid"])
     ]
     for name, key in (("own pick", "picked"), ("one pick", "commonly_picked")):
-        weights, predictions = (in_percent(result[kind][key]["accuracy"]) for kind in kinds)
+        weights, predictions = (with_half(result[kind][key]["accuracy"]) for kind in kinds)
         rows.append([name, "", weights, "", predictions])
     head = ["alpha", *(f"{kind}, {on} %" for kind in kinds for on in ("val", "test"))]
     ends = f"alpha 0: the global model; 1: each client's own. {PICKS}"
@@ -162,13 +156,13 @@ def show_mixture(results: Sequence[Result]) -> None:
         method = result["method"]
         for i, lam in enumerate(result["grid"]):
             on = [result[w][m][i] for m in measures for w in ("validation", "test")]
-            cells = [*map(in_percent, on[:2]), *map(plain, on[2:])]
+            cells = [*map(with_half, on[:2]), *map(plain, on[2:])]
             rows.append([method, f"{lam:g}", *cells, str(result["picks"][i])])
         for name, key in (("own pick", "picked"), ("one pick", "commonly_picked")):
             accuracy, loss, ece = (result[key][m] for m in measures)
-            cells = ["", in_percent(accuracy), "", plain(loss), "", plain(ece), ""]
+            cells = ["", with_half(accuracy), "", plain(loss), "", plain(ece), ""]
             rows.append([method, name, *cells])
-        rows.append([method, "test-picked", "", in_percent(result["test_picked"]), *[""] * 5])
+        rows.append([method, "test-picked", "", with_half(result["test_picked"]), *[""] * 5])
     head = ["method", "lambda", "val %", "test %", "val loss", "test loss", "val ECE", "test ECE"]
     ends = (
         f"lambda 0: the received model; 1: the client's own. {PICKS} test-picked: on each "
@@ -215,7 +209,7 @@ def _picks(axes: Axes, result: Result) -> None:
 
 def show_noise(result: Result) -> None:
     """Print three blocks, accuracy, ECE and MCE: a row for each method, a column for each noise."""
-    kinds = (("accuracy %", "accuracy", in_percent), ("ECE", "ece", plain), ("MCE", "mce", plain))
+    kinds = (("accuracy %", "accuracy", with_half), ("ECE", "ece", plain), ("MCE", "mce", plain))
     rows = [
         [name if i == 0 else "", method, *(shown(cells[n][metric]) for n in result["noises"])]
         for name, metric, shown in kinds

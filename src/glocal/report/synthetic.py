@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from glocal.report.cells import (
+from glocal.report.tables import (
+    Cell,
     interval,
     paragraphs,
     percent,
@@ -16,7 +17,6 @@ from glocal.report.cells import (
     verdict,
     where_tested,
 )
-from glocal.report.tables import Cell
 
 
 def show(result: Mapping[str, Any]) -> None:

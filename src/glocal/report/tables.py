@@ -1,8 +1,9 @@
-"""Tables as text: coloured on a terminal and as wide as it is, plain in a pipe.
+"""Tables as text, and the cells and sentences that they share: per cent, points, intervals, counts.
 
-Where a row does not fit, headings break at spaces or the row takes two lines, and long texts are
-folded. Widths are counted in cells of a terminal, of which some letters take two. What is not
-folded is not cut either: nothing is lost.
+They are coloured on a terminal and as wide as it is, plain in a pipe. Where a row does not fit,
+headings break at spaces or the row takes two lines, and long texts are folded. Widths are counted
+in cells of a terminal, of which some letters take two. What is not folded is not cut either:
+nothing is lost.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from textwrap import wrap
+from typing import Any
 
 GAP = "  "
 INDENT = "  "
@@ -26,8 +28,8 @@ CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33}
 Cell = str | tuple[str, str]
 """Text, or text and a colour."""
 
-Paint = Callable[[str, str], str]
-"""A text and its colour as the terminal wants them."""
+WIDEST = 20
+"""How many names a sentence lists before it counts the rest."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +49,9 @@ def width() -> int | None:
     return None
 
 
-def plainly(text: str, colour: str) -> str:
-    """Leave colours out."""
-    return text
-
-
 def painted(text: str, colour: str) -> str:
     """Add a terminal's codes for a colour, unless the output is none or asks for no colours."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+    if not colour or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return text
     return "".join(f"\x1b[{CODES[word]}m" for word in colour.split()) + f"{text}\x1b[0m"
 
@@ -62,15 +59,29 @@ def painted(text: str, colour: str) -> str:
 def table(head: Sequence[str], rows: Sequence[Sequence[Cell]], *, left: int = 1) -> None:
     """Print a table; the first ``left`` columns are text, the others numbers."""
     columns = [Column(name, text=i < left) for i, name in enumerate(head)]
-    for line in lay_out(columns, rows, width() if sys.stdout.isatty() else None, painted):
+    for line in lay_out(columns, rows, width() if sys.stdout.isatty() else None):
         print(line)
 
 
+def show_table(
+    head: Sequence[str], rows: Sequence[Sequence[Cell]], *legend: str, left: int = 1
+) -> None:
+    """Print a table, and below it what it shows."""
+    print()
+    table(head, rows, left=left)
+    print()
+    paragraphs(*legend)
+
+
+def paragraphs(*texts: str) -> None:
+    """Print each text by itself, in lines of 100 characters."""
+    for text in texts:
+        for line in wrap(text, 100):
+            print(line)
+
+
 def lay_out(
-    columns: Sequence[Column],
-    rows: Sequence[Sequence[Cell]],
-    width: int | None,
-    paint: Paint = plainly,
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int | None
 ) -> list[str]:
     """The lines of a table, its head first."""
     from rich.cells import cell_len
@@ -97,7 +108,7 @@ def lay_out(
         for row in [*heads, *rows]
         for n, line in enumerate(lines)
         if line
-        for text in _row(columns, row, sizes, line, INDENT if n else "", paint)
+        for text in _row(columns, row, sizes, line, INDENT if n else "")
     ]
 
 
@@ -141,7 +152,6 @@ def _row(
     sizes: Sequence[int],
     line: Sequence[int],
     indent: str,
-    paint: Paint,
 ) -> list[str]:
     from rich.cells import cell_len, chop_cells
 
@@ -153,7 +163,7 @@ def _row(
             shown = part[k] if k < len(part) else ""
             space = " " * (sizes[i] - cell_len(shown))
             cell = row[i]
-            coloured = shown if isinstance(cell, str) else paint(shown, cell[1])
+            coloured = shown if isinstance(cell, str) else painted(shown, cell[1])
             cells.append(coloured + space if columns[i].text else space + coloured)
         lines.append((indent + GAP.join(cells)).rstrip())
     return lines
@@ -163,3 +173,86 @@ def _text(cell: Cell) -> str:
     text = cell if isinstance(cell, str) else cell[0]
     # What comes from a file may hold what moves a terminal's cursor.
     return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def number(value: float | None, *, scale: float = 1, digits: int = 1, sign: str = "") -> str:
+    """``93.1``, or a dash where there is no value."""
+    return "–" if value is None else f"{scale * value:{sign}.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """A share in per cent."""
+    return number(value, scale=100)
+
+
+def points(value: float | None) -> str:
+    """A difference in percentage points, with its sign."""
+    return number(value, scale=100, sign="+")
+
+
+def span(low: float, high: float) -> str:
+    """An interval's ends, in percentage points."""
+    return f"{points(low)} … {points(high)}"
+
+
+def interval(d: Mapping[str, Any]) -> Cell:
+    """A difference in points and its ends, if it has any; coloured if they leave zero out."""
+    ends = "" if d["low"] is None else f" ({span(d['low'], d['high'])})"
+    return points(d["difference"]) + ends, sign_colour(d)
+
+
+def sign_colour(d: Mapping[str, Any]) -> str:
+    """The colour of a difference whose interval is above zero, below, or around it."""
+    if d["low"] is None:
+        return ""
+    return "green" if d["low"] > 0 else "bold red" if d["high"] < 0 else "dim"
+
+
+def with_half(
+    value: Mapping[str, Any], of: str = "mean", scale: float = 100, digits: int = 1, sign: str = ""
+) -> str:
+    """``93.1 ± 0.8``: a mean and half of its symmetric interval, if it has one."""
+    center, high = value[of], value["high"]
+    text = number(center, scale=scale, digits=digits, sign=sign)
+    half = None if high is None else number(high - center, scale=scale, digits=digits)
+    return text if half is None else f"{text} ± {half}"
+
+
+def verdict(word: str, text: str | None = None) -> Cell:
+    """A verdict, or another text that has one, in its colour; those that say nothing are dim."""
+    colours = {"better": "green", "worse": "bold red"}
+    return text or word, colours.get(word.removesuffix(" off"), "dim")
+
+
+def count(n: int, word: str) -> Cell:
+    """How many clients got a verdict, coloured if there are any."""
+    return verdict(word, str(n)) if n else "0"
+
+
+def short(value: float | None) -> str:
+    """``8.97 M`` for 8,970,000, or a dash where there is no value."""
+    if value is None:
+        return "–"
+    rest = float(value)
+    for unit in ("", " k", " M", " G"):
+        if rest < 1000:
+            return f"{rest:.3g}{unit}"
+        rest /= 1000
+    return f"{rest:.3g} T"
+
+
+def some(names: Sequence[str], widest: int = WIDEST) -> str:
+    """The first names of a list, and how many more there are."""
+    more = f" and {len(names) - widest} more" if len(names) > widest else ""
+    return ", ".join(names[:widest]) + more
+
+
+def plural(n: int, word: str) -> str:
+    """``1 round``, ``2 rounds``."""
+    return f"{n} {word}{'' if n == 1 else 's'}"
+
+
+def where_tested(summary: Mapping[str, Any], whose: str = "all clients'") -> str:
+    """The test examples on which each client's model was evaluated."""
+    pooled = summary["estimate"] == "pooled"
+    return f"{whose} test examples, by its label shares" if pooled else "its own test split"

@@ -14,12 +14,10 @@ if TYPE_CHECKING:
     from glocal.studies import (
         adaptation,
         bench,
-        curve,
+        curves,
         decisions,
         fairness,
-        interpolation,
         landscape,
-        mixture_curve,
         newcomer,
         noise,
         privacy_plan,

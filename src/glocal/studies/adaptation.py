@@ -10,7 +10,6 @@ from typing import Any
 from glocal.core.errors import GlocalError
 from glocal.core.files import plain
 from glocal.core.progress import Report, silent
-from glocal.evaluation.communication import Traffic
 from glocal.evaluation.summary import Trial, against, client_table, summarise
 from glocal.experiment.adaptation import Public, techniques
 from glocal.experiment.adaptation_report import adapt_clients
@@ -51,10 +50,8 @@ def adapt_runs(
             else "ewc(fisher=public) needs public data: give a file of examples with --public."
         )
     restored = restore(folder, device)
-    if without:
-        for run in restored:
-            # Raises now if it cannot be trained so.
-            retraining.among(run.trained.training, (0,))
+    for run in restored if without else ():
+        retraining.among(run.trained.training, (0,))  # raises now if it cannot be trained so
     runs: dict[str, Run] = {}
     more: dict[str, dict[str, Any]] = {}
     for old in restored:
@@ -77,23 +74,21 @@ def adapted(
     old: Restored, by: str, report: Report, *, keep: bool = False, public: Public | None = None
 ) -> Run:
     """The run, evaluated again as it stood and after its clients adapted."""
-    setup, files = old.setup, old.files
+    setup, files, trained = old.setup, old.files, old.trained
     name = files.method
     alone = run_seed(baseline_of(setup.config), setup, Callbacks(report))
-    outcome, val = evaluate_trained(old.trained, setup.fed)
-    tick = partial(report, f"{name}, adapting")
-    where = (setup.task, setup.fed, setup.engine)
-    models = old.trained.models
+    outcome, val_accuracy = evaluate_trained(trained, setup.fed)
+    where, tick = (setup.task, setup.fed, setup.engine), partial(report, f"{name}, adapting")
     now = adapt_clients(
-        *where, techniques(by), models, setup.seed, public=public, keep=keep, tick=tick
+        *where, techniques(by), trained.models, setup.seed, public=public, keep=keep, tick=tick
     )
     repeat = Repeat(
         outcome,
-        val,
-        setup.engine.name,
+        val_accuracy,
+        setup.engine.executed,
         adapted=now,
-        trained=old.trained,
-        struck=struck(old.trained.training, setup, models, files.stopped),
+        trained=trained,
+        struck=struck(trained.training, setup, trained.models, files.stopped),
     )
     asked = replace(setup, config=replace(setup.config, adapt=by))
     run = assembled(asked, old.fed, name, [repeat], [alone])
@@ -114,7 +109,7 @@ def averaged_again(old: Restored, run: Run) -> dict[str, Any]:
     models = repeat.adapted.models if repeat.adapted else None
     assert models is not None
     outcome = retraining.again(old.trained, models, old.setup.fed)
-    trial = Trial(old.fed, outcome, alone.outcome, Traffic())
+    trial = Trial(old.fed, outcome, alone.outcome)
     rows = client_table([trial])
     figures = summarise(rows, [trial])
     kept = ("mean", "worst10", "better_off", "worse_off", "undecided", "accuracies")
@@ -137,11 +132,5 @@ def trained_without(old: Restored, run: Run, report: Report) -> dict[str, Any]:
     title, rounds = f"{old.files.method}, without {len(removed)}", old.trained.training.rounds
     new = retraining.without(old.trained, removed, lambda p: report(title, p.round, rounds))
     outcome, _ = evaluate_trained(new, old.setup.fed)
-    groups = {"kept": kept, "removed": removed}
-    return {
-        "removed": names,
-        "groups": {
-            group: retraining.changed(old.fed, repeat.outcome, outcome, clients)
-            for group, clients in groups.items()
-        },
-    }
+    change = partial(retraining.changed, old.fed, repeat.outcome, outcome)
+    return {"removed": names, "groups": {"kept": change(kept), "removed": change(removed)}}

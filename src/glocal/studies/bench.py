@@ -87,9 +87,6 @@ def run_bench(
         and ``difference`` the largest between the loop's parameters and anybody's. With
         ``compiled`` also ``compiled_ms`` and ``compiled_first_s``, its first round, in which it is
         compiled.
-
-    Raises:
-        RuntimeError: If a contestant did not do the same work.
     """
     chosen = CASES if cases is None else cases
     total = len(chosen) * (repeats + 1)
@@ -100,7 +97,16 @@ def run_bench(
             progress("bench", c * (repeats + 1) + done, total)
 
         results.append(_measure(case, repeats, tick, compiled))
-    return {"machine": _machine(), "repeats": repeats, "cases": results}
+    machine = {
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "processor": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+    }
+    return {"machine": machine, "repeats": repeats, "cases": results}
 
 
 HEADER = (
@@ -113,21 +119,12 @@ def render(result: dict[str, Any]) -> list[tuple[str, ...]]:
     """A row of text for each case, under :data:`HEADER`."""
     rows = []
     for case in result["cases"]:
-        loop, sequential, vectorised, auto = (
-            case[f"{contestant}_ms"] for contestant in CONTESTANTS
-        )
+        loop, sequential, vectorised, auto = times = [case[f"{c}_ms"] for c in CONTESTANTS]
         best = min(loop, sequential, vectorised)
-        rows.append(
-            (
-                case["name"],
-                *(f"{ms:.1f}" for ms in (loop, sequential, vectorised, auto)),
-                case["auto"],
-                f"{loop / sequential:.2f}",
-                f"{loop / vectorised:.2f}",
-                f"{best / auto:.2f}",
-                f"{case['loss_loop']:.4f}",
-            )
-        )
+        ratios = (loop / sequential, loop / vectorised, best / auto)
+        shown = [f"{ms:.1f}" for ms in times], [f"{ratio:.2f}" for ratio in ratios]
+        loss = f"{case['loss_loop']:.4f}"
+        rows.append((case["name"], *shown[0], case["auto"], *shown[1], loss))
     return rows
 
 
@@ -141,15 +138,14 @@ def _measure(
     module = models.build(case.model, input_shape=case.input_shape, classes=case.classes)
     task, fed, key = Task(module), data(case), rng.key(1)
     auto = engines.resolve("auto", task, fed.x.device)
-    rounds: dict[str, Round] = {
-        "loop": loop_round(case, module, fed, key),
-        "sequential": engine_round(case, task, fed, key, engines.Sequential()),
-        "vectorised": engine_round(case, task, fed, key, engines.Vectorised()),
-        "auto": engine_round(case, task, fed, key, auto),
+    raced: dict[str, Engine] = {
+        "sequential": engines.Sequential(),
+        "vectorised": engines.Vectorised(),
+        "auto": auto,
+        **({"compiled": engines.Vectorised(compiled=True)} if compiled else {}),
     }
-    if compiled:
-        engine = engines.Vectorised(compiled=True)
-        rounds["compiled"] = engine_round(case, task, fed, key, engine)
+    rounds = {"loop": loop_round(case, module, fed, key)}
+    rounds |= {name: engine_round(case, task, fed, key, engine) for name, engine in raced.items()}
     ends, first = {}, {}
     for contestant, one_round in rounds.items():  # the warm-up
         began = time.perf_counter()
@@ -268,7 +264,7 @@ def engine_round(case: Case, task: Task, fed: Federation, key: Tensor, engine: E
 
 
 def same_work(
-    case: Case, task: Task, fed: Federation, ends: dict[str, Params], tolerance: float = TOLERANCE
+    case: Case, task: Task, fed: Federation, ends: dict[str, Params]
 ) -> tuple[dict[str, float], float]:
     """Everybody's loss on all data after the round, and the largest difference of a parameter."""
     with torch.no_grad():
@@ -280,7 +276,7 @@ def same_work(
     for contestant, params in ends.items():
         gaps = [float((params[k] - v).abs().max()) for k, v in ends["loop"].items()]
         # Written so that a loss or a parameter that is not a number fails too.
-        if not (max(gaps) <= tolerance and abs(losses[contestant] - losses["loop"]) <= TOLERANCE):
+        if not (max(gaps) <= TOLERANCE and abs(losses[contestant] - losses["loop"]) <= TOLERANCE):
             raise RuntimeError(
                 f"{case.name}: {contestant} ends at loss {losses[contestant]:.6f} and the loop at "
                 f"{losses['loop']:.6f}, parameters up to {max(gaps):.1e} apart: they did not do "
@@ -288,15 +284,3 @@ def same_work(
             )
         widest = max(widest, *gaps)
     return losses, widest
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "processor": platform.machine(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
-    }

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -37,10 +37,9 @@ from glocal.experiment.runner import LocalOnly, runner_of
 from glocal.experiment.setup import Setup
 from glocal.methods.aaggff_d import lipschitz
 from glocal.methods.support.loss_responses import TRANSFORMS, check_transform, responses
-from glocal.slots.client import Local
+from glocal.methods.support.simplex import lowest
 from glocal.slots.weighting import losses
-from glocal.studies.regret import best_fixed, decision_loss, regret
-from glocal.studies.repeats import about, interval, unique_specs
+from glocal.studies.repeats import about, all_ids, interval, unique_specs
 from glocal.training.loop import Progress, Training
 from glocal.training.sampling import Fraction
 
@@ -88,15 +87,20 @@ def decisions(
         with setup.threads():
             tick = partial(report, setup.title(method))
             seen.append(watch(training, training.begin(setup.task.params), tick))
+    costs = [_costs(training, game) for training in seen]
+    # Who counted how much in the first repeat, and for what loss.
+    weights, loss = seen[0].p[1:], seen[0].F.mean(0).tolist()
     return {
         "study": "decisions",
         **about(fed, settings),
         "method": method,
-        "transform": game.transform,
-        "high": game.high,
-        "bound": game.bound,
-        **_sums(seen, game),
-        **_clients(seen[0], fed.names),
+        **asdict(game),
+        **{k: interval([float(cost[k].flatten()[-1]) for cost in costs]) for k in costs[0]},
+        "curves": {k: [cost[k].tolist() for cost in costs] for k in ("objective", "regret")},
+        "names": list(fed.names),
+        "weights": weights.tolist(),
+        "client_loss": loss,
+        "rank_correlation": rank_correlation(loss, weights.mean(0).tolist()),
     }
 
 
@@ -154,11 +158,11 @@ def game_of(method: str, response: str, training: Training) -> Game:
         name, args, kwargs = parse_call(part)
         transform = str(kwargs.get("transform", args[0] if args else "normal"))
         if name == "aaggff-s":
-            return Game(transform, 1 / K, 2 * (1 + math.log(1 + T / (16 * K))) if whole else None)
+            bound = 2 * (1 + math.log(1 + T / (16 * K)))
+            return Game(transform, 1 / K, bound if whole else None)
         if name == "aaggff-d":
-            return Game(
-                transform, C, 2 * lipschitz(C) * math.sqrt(T * math.log(K)) if whole else None
-            )
+            bound = 2 * lipschitz(C) * math.sqrt(T * math.log(K))
+            return Game(transform, C, bound if whole else None)
     return Game(response, 1 / K if C == 1 else C, None)
 
 
@@ -195,15 +199,11 @@ def watch(
         F.append(_losses(training, progress))
         training.one_round(progress)
         p.append(_standing(training, progress, F[-1]))
-        mean.append(_there(progress, F[-1]).mean())
+        last = progress.decision
+        there = F[-1] if last is None or not len(last.ids) else F[-1][last.ids.cpu()]
+        mean.append(there.mean())  # of everybody if nobody came
         tick(progress.round, training.rounds)
     return Seen(torch.stack(p), torch.stack(F), torch.stack(mean))
-
-
-def _there(progress: Progress, F: Tensor) -> Tensor:
-    """The losses of those who took part; of everybody if nobody came."""
-    last = progress.decision
-    return F if last is None or not len(last.ids) else F[last.ids.cpu()]
 
 
 def _standing(training: Training, progress: Progress, F: Tensor | None = None) -> Tensor:
@@ -226,64 +226,75 @@ def _uplink(training: Training, F: Tensor | None, update: Params) -> Uplink:
     """What everybody would have sent, as far as it is known."""
     n = training.fed.train.counts()
     loss = torch.zeros(len(n), dtype=torch.float64) if F is None else F
-    return Uplink(_everyone(training), n, update, loss, {})
-
-
-def _everyone(training: Training) -> Tensor:
-    return torch.arange(len(training.fed), device=training.fed.x.device)
+    return Uplink(all_ids(training.fed), n, update, loss, {})
 
 
 def _losses(training: Training, progress: Progress) -> Tensor:
     """The loss, at every client, of the model it would now receive."""
-    everyone = _everyone(training)
-    nothing_drawn = rng.key(0, everyone.device)
-    work = training.round_of(progress, everyone, nothing_drawn)
-    work = replace(work, local=_looking(work.local), needs_loss=True)
-    return losses(training.engine.round(work)[0])
-
-
-def _looking(local: Local) -> Local:
-    """A client that looks at what it receives, and neither trains nor sends."""
-    return local.replace(
+    ids = all_ids(training.fed)
+    work = training.round_of(progress, ids, key=rng.key(0, ids.device))  # nothing is drawn of it
+    # Clients look at what they receive, and neither train nor send.
+    looking = work.local.replace(
         phases=(),
         start=lambda task, down, client: {},
         finish=lambda task, down, carry: ({}, {}, {}),
     )
+    return losses(training.engine.round(replace(work, local=looking, needs_loss=True))[0])
 
 
-def _sums(seen: list[Seen], game: Game) -> dict[str, Any]:
-    """Over rounds, in each repeat."""
-    objective, suffered, best, regrets, heaviest = [], [], [], [], []
-    for training in seen:
-        p, rounds = training.p[:-1], zip(training.F, training.mean, strict=True)
-        r = torch.stack([responses(F, game.transform, game.high, mean) for F, mean in rounds])
-        objective.append((p * training.F).sum(1).cumsum(0))
-        suffered.append(float(decision_loss(p, r).sum()))
-        best.append(float(decision_loss(best_fixed(r), r).sum()))
-        regrets.append(regret(p, r))
-        heaviest.append(float(training.p[-1].max()))
+def _costs(seen: Seen, game: Game) -> dict[str, Tensor]:
+    """What one repeat's decisions cost; of the objective and the regret, after each round."""
+    p, rounds = seen.p[:-1], zip(seen.F, seen.mean, strict=True)
+    r = torch.stack([responses(F, game.transform, game.high, mean) for F, mean in rounds])
     return {
-        "objective": interval([float(x[-1]) for x in objective]),
-        "decision_loss": interval(suffered),
-        "best_fixed": interval(best),
-        "regret": interval([float(x[-1]) for x in regrets]),
-        "heaviest": interval(heaviest),
-        "curves": {
-            "objective": [x.tolist() for x in objective],
-            "regret": [x.tolist() for x in regrets],
-        },
+        "objective": (p * seen.F).sum(1).cumsum(0),
+        "decision_loss": decision_loss(p, r).sum(),
+        "best_fixed": decision_loss(best_fixed(r), r).sum(),
+        "regret": regret(p, r),
+        "heaviest": seen.p[-1].max(),
     }
 
 
-def _clients(training: Seen, names: Sequence[str]) -> dict[str, Any]:
-    """Who counted how much in the first repeat, and for what loss."""
-    loss, weight = training.F.mean(0), training.p[1:].mean(0)
-    return {
-        "names": list(names),
-        "weights": training.p[1:].tolist(),
-        "client_loss": loss.tolist(),
-        "rank_correlation": rank_correlation(loss.tolist(), weight.tolist()),
-    }
+def decision_loss(p: Tensor, r: Tensor) -> Tensor:
+    """``−log(1 + ⟨p, r⟩)``, a row of each to a number."""
+    return -torch.log1p((p * r).sum(-1))
+
+
+def best_fixed(r: Tensor) -> Tensor:
+    """The p that suffers least from all responses ``r`` [T, K] together.
+
+    Newton's method: each step is a quadratic on the simplex, shortened until the loss falls.
+    """
+    r = r.to(torch.float64)
+    p = torch.full_like(r[0], 1 / r.shape[1])
+    now = float(decision_loss(p, r).sum())
+    for _ in range(100):
+        scaled = r / (1 + r @ p).unsqueeze(1)
+        slope, curve = -scaled.sum(0), scaled.T @ scaled
+        way = lowest(curve, slope - curve @ p) - p
+        falls = float(slope @ way)
+        if falls > -1e-12:
+            break
+        length = 1.0
+        while length > 1e-10:
+            after = float(decision_loss(p + length * way, r).sum())
+            if after <= now + 0.25 * length * falls:
+                break
+            length /= 2
+        else:
+            break
+        p, now = p + length * way, after
+    return p
+
+
+def regret(p: Tensor, r: Tensor) -> Tensor:
+    """[T] after each round: what decisions ``p`` [T, K] suffered more than the best fixed one.
+
+    The best one is that of all T rounds, so only the last value is the regret of theorems; those
+    before it show the way there, and may be below zero.
+    """
+    r = r.to(torch.float64)
+    return (decision_loss(p, r) - decision_loss(best_fixed(r), r)).cumsum(0)
 
 
 def rank_correlation(x: list[float], y: list[float]) -> float | None:

@@ -29,7 +29,7 @@ from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
 from glocal.experiment.repeat import Trained
 from glocal.experiment.run import Run
-from glocal.studies.mixture_curve import OWN, ends
+from glocal.studies.curves import OWN, ends
 from glocal.studies.repeats import about, finished, repeats_of, seed_of
 from glocal.training.loop import WORK, Training
 
@@ -40,6 +40,9 @@ EDGE = 11
 """Points on the straight line between two models, ends included."""
 
 POINTS = ("clients", "seeds")
+
+MARGIN = 0.35
+"""How far the grid reaches beyond the models, as a share of their extent."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,8 @@ def plane(first: Params, second: Params, third: Params) -> Plane:
         raise GlocalError(
             "the three models lie on a line, so there is no plane through them: choose others."
         )
-    u, v = (
-        tree.map(lambda x, like: x.to(like), w, first)
-        for w in (u, tree.map(lambda x: x / y3, rest))
-    )
+    u = tree.map(lambda x, like: x.to(like), u, first)
+    v = tree.map(lambda x, like: (x / y3).to(like), rest, first)
     return Plane(first, u, v, [(0.0, 0.0), (x2, 0.0), (x3, y3)])
 
 
@@ -103,21 +104,14 @@ def landscape(
     *,
     points: str = "clients",
     size: int = 25,
-    margin: float = 0.35,
     report: Report = silent,
     **settings: Any,
 ) -> dict[str, Any]:
     """Losses and accuracies on a square grid around three models, and the barriers between them.
 
-    Args:
-        fed: Whose data.
-        method: What trains the models.
-        points: ``clients``: the server's model and two clients' own (of a method without any: what
-            the two would send next); ``seeds``: the server's model from three seeds.
-        size: Points on a side of the grid.
-        margin: How far the grid reaches beyond the models, as a share of their extent.
-        report: Told of progress.
-        settings: Those of :func:`glocal.fit`, without repeats.
+    With ``points="clients"`` they are the server's model and two clients' own (of a method without
+    any: what the two would send next), with ``"seeds"`` the server's model from three seeds. The
+    grid has ``size`` points on a side, and reaches beyond the models by a share of their extent.
     """
     positive_integers(size=size)
     if points not in POINTS:
@@ -132,7 +126,7 @@ def landscape(
         models = [run.model, *(train(method, seed=seed).model for seed in seeds)]
         names = ["seed 1", "seed 2", "seed 3"]
     flat = plane(*models)
-    xs, ys = _square(flat.points, size, margin)
+    xs, ys = _square(flat.points, size)
     grid = torch.cartesian_prod(ys, xs).flip(1)
     loss, accuracy = measured(training, flat, grid)
     at_models = measured(training, flat, torch.tensor(flat.points, dtype=torch.float64))
@@ -152,15 +146,12 @@ def landscape(
     }
 
 
-def _square(points: Sequence[tuple[float, float]], size: int, margin: float) -> list[Tensor]:
+def _square(points: Sequence[tuple[float, float]], size: int) -> list[Tensor]:
     """Equal axes, so that a distance looks the same in all directions."""
-    low = [min(p[i] for p in points) for i in (0, 1)]
-    high = [max(p[i] for p in points) for i in (0, 1)]
-    half = max(h - b for b, h in zip(low, high, strict=True)) * (0.5 + margin)
-    return [
-        torch.linspace((b + h) / 2 - half, (b + h) / 2 + half, size, dtype=torch.float64)
-        for b, h in zip(low, high, strict=True)
-    ]
+    ends = [(min(along), max(along)) for along in zip(*points, strict=True)]
+    half = max(high - low for low, high in ends) * (0.5 + MARGIN)
+    middles = [(low + high) / 2 for low, high in ends]
+    return [torch.linspace(m - half, m + half, size, dtype=torch.float64) for m in middles]
 
 
 def _edges(training: Training, flat: Plane, names: Sequence[str]) -> list[dict[str, Any]]:

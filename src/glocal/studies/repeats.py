@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from glocal.core import rng
 from glocal.core.errors import GlocalError
 from glocal.core.progress import Report
@@ -26,8 +29,6 @@ from glocal.methods import resolve
 
 UNUSED = "local(lr=0.1, max_epochs=1)"
 """A local baseline that costs nothing, for studies in which nobody is set against one."""
-
-LEVEL = 0.90
 
 Train = Callable[..., Run]
 """A method, and settings that differ from the study's, to a run of one repeat."""
@@ -52,7 +53,7 @@ def seed_of(seed: int, repeat: int) -> int:
 
 def interval(values: Sequence[float]) -> dict[str, Any]:
     """Mean over repeats and a t interval at 90 %; one repeat says nothing about the spread."""
-    mean, low, high = student(values, LEVEL)
+    mean, low, high = student(values)
     return {"mean": mean, "low": low, "high": high, "values": list(values)}
 
 
@@ -73,6 +74,11 @@ def finished(run: Run) -> Trained:
             f"{run.method} has no server and so no rounds to study: choose a federated method."
         )
     return run.trained
+
+
+def all_ids(fed: Federation) -> Tensor:
+    """The ids of all clients."""
+    return torch.arange(len(fed), device=fed.x.device)
 
 
 def client_models(run: Run) -> Params:

@@ -25,10 +25,9 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
 from glocal.data.federation import Federation
-from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.intervals import nan_mean, paired
-from glocal.evaluation.summary import Trial, client_table, pool_is_valid
+from glocal.evaluation.summary import Table, Trial, client_table, pool_is_valid
 from glocal.experiment.repeat import Trained
 from glocal.training.loop import Progress, Training
 from glocal.training.sampling import Among, Fixed
@@ -49,8 +48,7 @@ def again(trained: Trained, models: Params, fed: Federation | None = None) -> Ou
     def for_all(ids: Tensor) -> dict[str, Params]:
         return {"averaged": tree.map(lambda x: x.expand(len(ids), *x.shape), average)}
 
-    pool = pool_is_valid(fed)
-    return outcomes(t.task, fed, t.engine, for_all, pool=pool, one_for_all=True)
+    return outcomes(t.task, fed, t.engine, for_all, pool=pool_is_valid(fed), one_for_all=True)
 
 
 def gain_nothing(given: Tensor, alone: Tensor) -> tuple[int, ...]:
@@ -98,15 +96,14 @@ def changed(fed: Federation, old: Outcome, new: Outcome, clients: Sequence[int])
     ``worse`` and ``better`` are verdicts of the paired test at 90 %; ``lower`` is how many have a
     lower accuracy at all, as papers count.
     """
-    rows = client_table([Trial(fed, new, old, Traffic())])
-    theirs = [rows[k] for k in clients]
-    verdicts = [row["verdict"] for row in theirs]
+    rows = client_table([Trial(fed, new, old)])
+    theirs = Table(rows[k] for k in clients)
     return {
-        "clients": [row["client"] for row in theirs],
-        "before": nan_mean([row["local_accuracy"] for row in theirs]),
-        "after": nan_mean([row["accuracy"] for row in theirs]),
-        "change": paired([row["benefit"] for row in theirs], 0.90, "clients"),
-        "better": verdicts.count("better off"),
-        "worse": verdicts.count("worse off"),
-        "lower": sum(row["benefit"] < -1e-12 for row in theirs),
+        "clients": theirs["client"],
+        "before": nan_mean(theirs["local_accuracy"]),
+        "after": nan_mean(theirs["accuracy"]),
+        "change": paired(theirs["benefit"], "clients"),
+        "better": theirs["verdict"].count("better off"),
+        "worse": theirs["verdict"].count("worse off"),
+        "lower": sum(benefit < -1e-12 for benefit in theirs["benefit"]),
     }

@@ -24,7 +24,12 @@ from glocal.training.loop import Training
 Scores = dict[str, list[float]]
 """A value for each client, by metric."""
 
-METRICS = {"accuracy": "accuracy", "loss": "cross_entropy", "ece": "ece", "mce": "mce"}
+METRICS: dict[str, metrics.Metric] = {
+    "accuracy": metrics.accuracy,
+    "loss": metrics.cross_entropy,
+    "ece": metrics.ece,
+    "mce": metrics.mce,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,22 +63,14 @@ def logits_of(training: Training, models: Params, examples: Examples) -> Tensor:
 
 def scores(logits: Tensor, fed: Federation, examples: Examples) -> Scores:
     """The metrics of each client."""
-    y = fed.y[examples.rows]
-    return {
-        name: [
-            metrics.METRICS[metric](logits[k], y[k], examples.weight[k]) for k in range(len(logits))
-        ]
-        for name, metric in METRICS.items()
-    }
+    each = list(zip(logits, fed.y[examples.rows], examples.weight, strict=True))
+    return {name: [metric(*client) for client in each] for name, metric in METRICS.items()}
 
 
 def best(on_validation: Sequence[Scores]) -> list[int]:
     """Which of several each client takes: the highest accuracy, ties to the lower loss."""
-    clients = range(len(on_validation[0]["accuracy"]))
-    return [
-        min(
-            range(len(on_validation)),
-            key=lambda i, k=k: (-on_validation[i]["accuracy"][k], on_validation[i]["loss"][k]),  # type: ignore[misc]
-        )
-        for k in clients
-    ]
+    picks = []
+    for k in range(len(on_validation[0]["accuracy"])):
+        offers = [(-s["accuracy"][k], s["loss"][k]) for s in on_validation]
+        picks.append(offers.index(min(offers)))
+    return picks

@@ -2,7 +2,7 @@
 
 Liang et al., *Think locally, act globally*, 2020, figure 2(d) and section 5.3: the split between
 local and global layers takes the place of the α of the theory (:mod:`glocal.studies.linear_teacher`
-and :mod:`glocal.studies.interpolation`). The local part grows from the input side, as in LG-FedAvg
+and :mod:`glocal.studies.curves`). The local part grows from the input side, as in LG-FedAvg
 (representations are local), or from the output side, as in FedPer (heads are local).
 
 The ends: everything shared is FedAvg; nothing shared is every client by itself after the warm-up,
@@ -19,7 +19,6 @@ from glocal.core.progress import Report, silent
 from glocal.core.spec import parse_call, split_plus
 from glocal.data.federation import Federation
 from glocal.evaluation.summary import Trial, client_table, summarise
-from glocal.experiment.run import Run
 from glocal.slots.sharing import layers, size_by_part
 from glocal.studies.repeats import about, finished, interval, repeats_of
 
@@ -55,7 +54,8 @@ def split_sweep(
             report("splits", r * len(splits) + done, total)
             runs.append(train(with_shared(method, shared)))
         report("splits", (r + 1) * len(splits), total)
-        trials.append([_trial(run, part) for run in runs])
+        pairs = [(run.repeats[0], run.baseline[0].outcome) for run in runs]
+        trials.append([Trial(part, now.outcome, alone, now.traffic) for now, alone in pairs])
         means.append([run.summary for run in runs])
     rows = []
     for i, shared in enumerate(splits):
@@ -99,9 +99,3 @@ def with_shared(method: str, shared: str) -> str:
         raise GlocalError("local shares nothing, so there is no split to sweep: use lg-fedavg.")
     inside = base.rstrip().removesuffix(")") + ", " if args or kwargs else base.split("(")[0] + "("
     return "+".join([f"{inside}shared={shared})", *rest])
-
-
-def _trial(run: Run, fed: Federation) -> Trial:
-    """One repeat of a run and its local baseline, for verdicts that pool over repeats."""
-    (repeat,), (alone,) = run.repeats, run.baseline
-    return Trial(fed, repeat.outcome, alone.outcome, repeat.traffic)

@@ -25,12 +25,13 @@ from glocal.studies import synthetic_uses as uses
 
 FILE = "synthetic.safetensors"
 
+BASE = "fedavg"
+
 
 def try_uses(
     folder: Path,
     wanted: str,
     *,
-    base: str = "fedavg",
     rounds: int = 10,
     fill: str = "own",
     seed: int | None = None,
@@ -39,7 +40,7 @@ def try_uses(
 ) -> dict[str, Any]:
     """Try some of :data:`glocal.studies.synthetic_uses.USES`, joined by ``+``; plain data.
 
-    ``base`` is what is trained with and without the synthetic data for so many ``rounds``.
+    :data:`BASE` is trained with and without the synthetic data for so many ``rounds``.
     """
     positive_integers(rounds=rounds)
     if fill not in uses.FILL:
@@ -52,8 +53,36 @@ def try_uses(
     config = replace(run.setup.config, rounds=rounds, attack=None, validate_every=0)
     config = config if seed is None else replace(config, seed=seed)
     run = replace(run, setup=setups.make(config, run.fed, 0))
-    with run.setup.threads():
-        return _result(run, asked, base, fill, report)
+    setup, files = run.setup, run.files
+    with setup.threads():
+        examples = load(files.folder / FILE, setup.fed)
+        alone = run_seed(baseline_of(config), setup, Callbacks(report))
+        tried = {
+            name: plain(uses.figures(run.fed, use, alone.outcome))
+            for name, use in _tried(run, asked, fill, examples, report).items()
+        }
+    return {
+        "schema": SCHEMA,
+        "data": plain(run.fed.describe),
+        "settings": {
+            "run": str(files.folder),
+            "method": files.method,
+            "base": BASE,
+            "rounds": config.rounds,
+            "seed": config.seed,
+            "fill": fill,
+            "model": setup.model_name,
+        },
+        "made": {
+            "examples": len(examples[0]),
+            "rounds": len(files.stages),
+            "repeats": files.settings.repeats,
+            "attack": files.settings.attack,
+            "params_up": files.summary["params_up"],
+        },
+        "estimate": files.summary["estimate"],
+        "uses": tried,
+    }
 
 
 def maker(path: Path) -> Files:
@@ -83,44 +112,9 @@ def maker(path: Path) -> Files:
     return makers[0]
 
 
-def _result(
-    run: Restored, asked: list[str], base: str, fill: str, report: Report
-) -> dict[str, Any]:
-    setup, files = run.setup, run.files
-    config = setup.config
-    x, y = load(files.folder / FILE, setup.fed)
-    alone = run_seed(baseline_of(config), setup, Callbacks(report))
-    tried = _tried(run, asked, base, fill, (x, y), report)
-    return {
-        "schema": SCHEMA,
-        "data": plain(run.fed.describe),
-        "settings": {
-            "run": str(files.folder),
-            "method": files.method,
-            "base": base,
-            "rounds": config.rounds,
-            "seed": config.seed,
-            "fill": fill,
-            "model": setup.model_name,
-        },
-        "made": {
-            "examples": len(x),
-            "rounds": len(files.stages),
-            "repeats": files.settings.repeats,
-            "attack": files.settings.attack,
-            "params_up": files.summary["params_up"],
-        },
-        "estimate": files.summary["estimate"],
-        "uses": {
-            name: plain(uses.figures(run.fed, use, alone.outcome)) for name, use in tried.items()
-        },
-    }
-
-
 def _tried(
     run: Restored,
     asked: list[str],
-    base: str,
     fill: str,
     examples: tuple[Tensor, Tensor],
     report: Report,
@@ -130,10 +124,10 @@ def _tried(
     config = setup.config
     tried: dict[str, uses.Use] = {}
     if "warm-start" in asked or "public" in asked:
-        training = Federated(base, as_plan(resolve(base))).check(setup)
+        training = Federated(BASE, as_plan(resolve(BASE))).check(setup)
         if "warm-start" in asked:
             begin = uses.start(training, *examples)
-            tick = partial(report, f"{base}, from two starts")
+            tick = partial(report, f"{BASE}, from two starts")
             warm = uses.warm_start(training, begin, took, tick)
             for r, use in warm.after.items():
                 tried[f"warm start: after round {r}"] = use
@@ -141,7 +135,7 @@ def _tried(
                 tried[f"warm start: against {config.rounds + took} rounds"] = warm.longer
             cold = warm.cold
         else:
-            tick = partial(report, base)
+            tick = partial(report, BASE)
             begun = training.begin(setup.task.params)
             cold = Trained(training, training.run(begun, lambda p: tick(p.round, config.rounds)))
         if "public" in asked:

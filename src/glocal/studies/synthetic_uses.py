@@ -1,16 +1,8 @@
 """What synthetic data is good for: a warm start, a public set, a filling for poor clients.
 
 Every use is set against the same training without the examples, with the same seed, on the same
-clients and test data:
-
-- *warm start*: federated rounds that begin at a model trained on the examples alone
-  (:func:`start`, :func:`warm_start`), against the model's usual initialisation, with as many
-  rounds and with those more that the examples took;
-- *public set*: :func:`with_public_fisher`, ewc whose Fisher information is of the examples rather
-  than of each client's own data; :func:`distilled`, distillation on own data and the examples
-  together rather than on own data (:mod:`glocal.experiment.adaptation`);
-- *fill up*: clients with little data train alone on theirs and the examples (:func:`fill_up`),
-  against the local baseline.
+clients and test data: federated rounds from a warm start (:func:`warm_start`), the examples as a
+public set (:func:`with_public_fisher`, :func:`distilled`), or as clients' data (:func:`fill_up`).
 
 The examples come from training data alone, so validation and test data of the split that the run
 had are as good as new. In other folds they are not: what was trained on is tested there.
@@ -28,11 +20,11 @@ from torch import Tensor
 
 from glocal.core import tree
 from glocal.core.errors import GlocalError, unknown
+from glocal.core.progress import silent
 from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.data.schema import Schema, numeric_schema
 from glocal.data.split import from_counts
-from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Trial, client_table
 from glocal.evaluation.synthetic_data import train_classifier
@@ -55,9 +47,7 @@ FILL = ("own", "all")
 Tick = Callable[[int, int], None]
 """How much is done and how much there is."""
 
-
-def _no_tick(done: int, total: int) -> None:
-    """Say nothing."""
+NO_TICK: Tick = partial(silent, "")
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,6 @@ class Warm:
     """The same rounds from two starts."""
 
     cold: Trained
-    warm: Trained
     after: dict[int, Use]
     """By round: the first and the last."""
     longer: Use | None
@@ -87,7 +76,7 @@ def start(training: Training, x: Tensor, y: Tensor) -> Params:
     return train_classifier(training.task, x, y, training.key(START, 0)).w
 
 
-def warm_start(training: Training, begin: Params, more: int = 0, tick: Tick = _no_tick) -> Warm:
+def warm_start(training: Training, begin: Params, more: int = 0, tick: Tick = NO_TICK) -> Warm:
     """All rounds of a training from its usual start, and again from ``begin``.
 
     And with ``more``, the rounds that the examples took, so many longer from the usual start: what
@@ -96,13 +85,13 @@ def warm_start(training: Training, begin: Params, more: int = 0, tick: Tick = _n
     rounds, usual = training.rounds, training.task.params
     total = 2 * rounds + (rounds + more if more else 0)
     cold, was = _rounds(training, usual, lambda r: tick(r, total))
-    warm, now = _rounds(training, begin, lambda r: tick(rounds + r, total))
+    _, now = _rounds(training, begin, lambda r: tick(rounds + r, total))
     everyone, longer = tuple(range(len(training.fed))), None
     if more:
         long = replace(training, rounds=rounds + more)
         _, then = _rounds(long, usual, lambda r: tick(2 * rounds + r, total))
         longer = Use(then[long.last], now[training.last], everyone)
-    return Warm(cold, warm, {r: Use(was[r], now[r], everyone) for r in now}, longer)
+    return Warm(cold, {r: Use(was[r], now[r], everyone) for r in now}, longer)
 
 
 def _rounds(
@@ -120,14 +109,12 @@ def _rounds(
     return Trained(training, progress), outcomes
 
 
-def with_public_fisher(
-    setup: Setup, given: Params, x: Tensor, y: Tensor, *, lam: float = 5000.0, **training: Any
-) -> Use:
+def with_public_fisher(setup: Setup, given: Params, x: Tensor, y: Tensor, **settings: Any) -> Use:
     """Clients adapt ``given`` (stacked) by ewc: Fisher information of the examples, or of own data.
 
-    ``training`` and ``lam`` are as :func:`glocal.experiment.adaptation.ewc` takes them.
+    ``settings`` are as :func:`glocal.experiment.adaptation.ewc` takes them.
     """
-    own, public = (ewc(lam, fisher=of, **training) for of in ("own", "public"))
+    own, public = (ewc(fisher=of, **settings) for of in ("own", "public"))
     return Use(
         _adapted(setup, setup.fed, own, given),
         _adapted(setup, setup.fed, public, given, (x, y)),
@@ -158,8 +145,7 @@ def _adapted(
     given: Params,
     public: tuple[Tensor, Tensor] | None = None,
 ) -> Outcome:
-    where = (setup.task, fed, setup.engine)
-    models = partial(tree.row, given)
+    where, models = (setup.task, fed, setup.engine), partial(tree.row, given)
     return adapt_clients(*where, [technique], models, setup.seed, public=public).outcome
 
 
@@ -186,13 +172,12 @@ def filled(
     x, y = x.to(fed.x), y.to(fed.y)
     chosen, rows = set(clients), []
     for k in range(len(fed)):
-        rows_of = fed.train.of(k)
+        rows.append(fed.train.of(k))
         if k in chosen:
-            fits = (
-                torch.isin(y, fed.y_train[rows_of]) if classes == "own" else torch.ones_like(y) > 0
-            )
-            rows_of = torch.cat([rows_of, len(fed.x) + fits.nonzero().flatten()])
-        rows.append(rows_of)
+            given = torch.arange(len(y), device=y.device)
+            if classes == "own":
+                given = given[torch.isin(y, fed.y_train[rows[k]])]
+            rows[k] = torch.cat([rows[k], len(fed.x) + given])
     counts = torch.tensor([len(part) for part in rows], device=fed.train.start.device)
     return replace(
         fed,
@@ -211,15 +196,14 @@ def fill_up(
     x: Tensor,
     y: Tensor,
     *,
-    clients: Sequence[int] | None = None,
     classes: str = "own",
-    tick: Tick = _no_tick,
+    tick: Tick = NO_TICK,
 ) -> Use:
-    """``clients`` (the :func:`poor` ones) train alone with the examples among their data.
+    """The :func:`poor` clients train alone with the examples among their data.
 
     Both models are chosen on the client's own validation data, by the rules of the local baseline.
     """
-    chosen = poor(setup.fed) if clients is None else tuple(clients)
+    chosen = poor(setup.fed)
     _, without = measured(setup, alone, tick)
     if not chosen:
         return Use(without, without, ())
@@ -242,24 +226,18 @@ def figures(fed: Federation, use: Use, alone: Outcome) -> dict[str, Any]:
         return {"clients": []}
     compared = changed(fed, use.without, use.with_it, use.clients)
     off = [changed(fed, alone, outcome, use.clients) for outcome in (use.without, use.with_it)]
-    rows = client_table([Trial(fed, use.with_it, use.without, Traffic())])
+    names = {"local_accuracy": "without", "accuracy": "with", "benefit": "difference"}
+    shown = ("client", "n_train", *names, "low", "high")
+    rows = client_table([Trial(fed, use.with_it, use.without)])
     return {
         **compared,
         "verdict": verdict(compared["change"]),
         "better_off": [each["better"] for each in off],
         "worse_off": [each["worse"] for each in off],
         "each": [
-            {
-                "client": rows[k]["client"],
-                "n_train": rows[k]["n_train"],
-                "without": rows[k]["local_accuracy"],
-                "with": rows[k]["accuracy"],
-                "difference": rows[k]["benefit"],
-                "low": rows[k]["low"],
-                "high": rows[k]["high"],
-                "verdict": rows[k]["verdict"].removesuffix(" off"),
-            }
-            for k in use.clients
+            {names.get(key, key): row[key] for key in shown}
+            | {"verdict": row["verdict"].removesuffix(" off")}
+            for row in (rows[k] for k in use.clients)
         ],
     }
 

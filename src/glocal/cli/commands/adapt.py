@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from glocal import report, studies
-from glocal.cli.options import usable
-from glocal.cli.output import Json, Picture, deliver, folder_of, option
+from glocal.cli.options import folder_of, option, usable
+from glocal.cli.output import JSON, PICTURE, deliver
 from glocal.core.progress import reporter
 
 
@@ -34,8 +34,8 @@ def adapt(
         callback=usable,
     ),
     device: str | None = option(None, "cpu or cuda; that of the run by default."),
-    json: Json = None,
-    picture: Picture = None,
+    json: Path | None = JSON,
+    picture: Path | None = PICTURE,
 ) -> None:
     """Let the clients of a finished run adapt what it left them: who is better off now?
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 from glocal import report, studies
-from glocal.cli.options import with_settings
-from glocal.cli.output import Json, Picture, deliver, method_names, option
+from glocal.cli.options import method_names, option, with_settings
+from glocal.cli.output import JSON, PICTURE, deliver
 from glocal.core.progress import reporter
 from glocal.experiment.config import Config
 
@@ -26,8 +27,8 @@ def fairness(
     against: str | None = option(
         None, "The method others are set against. Default: the first.", panel="Evaluation"
     ),
-    json: Json = None,
-    picture: Picture = None,
+    json: Path | None = JSON,
+    picture: Path | None = PICTURE,
 ) -> None:
     """Which method serves clients most evenly, and what does the mean pay for it?
 

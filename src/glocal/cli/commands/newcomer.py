@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from glocal import report, studies
-from glocal.cli.options import with_settings
-from glocal.cli.output import Json, deliver, method_names, option
+from glocal.cli.options import method_names, option, with_settings
+from glocal.cli.output import JSON, deliver
 from glocal.core.progress import reporter
 from glocal.experiment.config import Config
 
@@ -37,7 +38,7 @@ def newcomer(
     seeds: int = option(
         1, "Repeat on so many splits and seeds of the same clients.", panel="Evaluation"
     ),
-    json: Json = None,
+    json: Path | None = JSON,
 ) -> None:
     """A client joins after training: what does it get, and what do the others lose?
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 from glocal import report, studies
-from glocal.cli.output import Json, deliver, option
+from glocal.cli.options import option
+from glocal.cli.output import JSON, deliver
 from glocal.core.errors import GlocalError
 
 
@@ -30,7 +32,7 @@ def privacy(
         True, "Poisson sampling, or exactly M of N, which costs more.", "--poisson/--fixed"
     ),
     local: bool = option(False, "Every client adds the noise itself (where=local).", "--local"),
-    json: Json = None,
+    json: Path | None = JSON,
 ) -> None:
     """What does a plan cost in privacy? Asked before anyone trains.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from glocal import report, studies
-from glocal.cli.options import with_settings
-from glocal.cli.output import Json, deliver, method_names, option
+from glocal.cli.options import method_names, option, with_settings
+from glocal.cli.output import JSON, deliver
 from glocal.core.progress import reporter
 from glocal.experiment.config import Config
 
@@ -43,7 +45,7 @@ def robustness(
         "The share of clients that are malicious, where an attack has no share= of its own.",
         panel="Attack",
     ),
-    json: Json = None,
+    json: Path | None = JSON,
 ) -> None:
     """What is left of each method when some clients are malicious?
 

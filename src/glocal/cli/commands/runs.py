@@ -9,7 +9,8 @@ import typer
 
 from glocal import report
 from glocal import runs as run_folders
-from glocal.cli.output import Json, deliver, option
+from glocal.cli.options import option
+from glocal.cli.output import JSON, deliver
 from glocal.core.errors import GlocalError
 
 PLACE = Path("runs")
@@ -43,7 +44,7 @@ def runs(
     ),
     reverse: bool = order(False, "The other way round.", "--reverse"),
     limit: int | None = order(None, "Only the first so many."),
-    json: Json = None,
+    json: Path | None = JSON,
 ) -> None:
     """List runs and what came of them, newest first; or compare some.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from glocal import report, studies
-from glocal.cli.options import with_settings
-from glocal.cli.output import Json, Picture, deliver, method_names, option
+from glocal.cli.options import method_names, option, with_settings
+from glocal.cli.output import JSON, PICTURE, deliver
 from glocal.core.progress import reporter
 from glocal.experiment.config import Config
 
@@ -32,8 +33,8 @@ def split(
     config: Config,
     methods: list[str] | None = METHODS,
     side: str = option("input", "Where the local part begins to grow: input or output."),
-    json: Json = None,
-    picture: Picture = None,
+    json: Path | None = JSON,
+    picture: Path | None = PICTURE,
 ) -> None:
     """How much of the model should be local? From all-global to all-local, a layer at a time.
 
@@ -64,8 +65,8 @@ def interpolate(
     ),
     together: str = option("fedavg", "What trains the global model."),
     alpha: list[float] | None = GRID,
-    json: Json = None,
-    picture: Picture = None,
+    json: Path | None = JSON,
+    picture: Path | None = PICTURE,
 ) -> None:
     """Between each client's own model and the global one: mix weights, or mix predictions.
 
@@ -73,10 +74,10 @@ def interpolate(
       glocal study interpolate --local 'fedavg(shared=nothing)' --picture between.png
     """
     studies.repeats.unique_specs([local, together])
-    grid = studies.curve.check_grid(alpha or studies.curve.GRID, "alpha")
+    grid = studies.curves.check_grid(alpha or studies.curves.GRID, "alpha")
     options = {**config.arguments(), "local": local, "together": together, "grid": grid}
     with reporter(None) as progress:
-        result = studies.interpolation.interpolate(config.federation(), report=progress, **options)
+        result = studies.curves.interpolate(config.federation(), report=progress, **options)
     show, draw = report.studies.show_interpolation, report.studies.draw_interpolation
     deliver(result, json, partial(show, result), picture, partial(draw, result))
 
@@ -87,8 +88,8 @@ def mixture(
     config: Config,
     methods: list[str] | None = METHODS,
     lam: list[float] | None = GRID,
-    json: Json = None,
-    picture: Picture = None,
+    json: Path | None = JSON,
+    picture: Path | None = PICTURE,
 ) -> None:
     """SuPerFed and APFL: accuracy, loss and calibration along the mixture of two models.
 
@@ -99,9 +100,9 @@ def mixture(
     """
     specs = studies.repeats.unique_specs(methods or ["apfl", "superfed-mm", "superfed-lm"])
     for spec in specs:
-        studies.mixture_curve.own_name(spec)
-    grid = studies.curve.check_grid(lam or studies.curve.GRID, "lam")
-    results = _each(studies.mixture_curve.mixture_curve, specs, config, grid=grid)
+        studies.curves.own_name(spec)
+    grid = studies.curves.check_grid(lam or studies.curves.GRID, "lam")
+    results = _each(studies.curves.mixture_curve, specs, config, grid=grid)
     show, draw = report.studies.show_mixture, report.studies.draw_mixture
     deliver({"mixtures": results}, json, partial(show, results), picture, partial(draw, results))
 
@@ -115,8 +116,8 @@ def landscape(
         "clients", "clients: the server's model and two clients'; seeds: three trainings."
     ),
     size: int = option(31, "Points on a side of the grid."),
-    json: Json = None,
-    picture: Picture = None,
+    json: Path | None = JSON,
+    picture: Path | None = PICTURE,
 ) -> None:
     """The loss in the plane through three models, and the barriers between them.
 
@@ -134,7 +135,10 @@ def landscape(
 @app.command()
 @with_settings(*SETTINGS, "repeats", partition="dirichlet(10)", rounds=20, repeats=3)
 def noise(
-    config: Config, methods: list[str] | None = METHODS, json: Json = None, picture: Picture = None
+    config: Config,
+    methods: list[str] | None = METHODS,
+    json: Path | None = JSON,
+    picture: Path | None = PICTURE,
 ) -> None:
     """Accuracy and calibration when training labels are wrong: pair and symmetric noise.
 
@@ -161,8 +165,8 @@ def decisions(
         "gumbel, logistic, normal or weibull.",
         panel="Evaluation",
     ),
-    json: Json = None,
-    picture: Picture = None,
+    json: Path | None = JSON,
+    picture: Path | None = PICTURE,
 ) -> None:
     """What do fair decisions cost? Objective and regret of the weights, added up over rounds.
 
@@ -182,7 +186,10 @@ def decisions(
 @app.command()
 @with_settings(*SETTINGS)
 def weights(
-    config: Config, methods: list[str] | None = METHODS, json: Json = None, picture: Picture = None
+    config: Config,
+    methods: list[str] | None = METHODS,
+    json: Path | None = JSON,
+    picture: Path | None = PICTURE,
 ) -> None:
     """Who counts how much, over time? Every client's weight in every round, and its loss.
 

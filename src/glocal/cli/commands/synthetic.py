@@ -6,18 +6,17 @@ from functools import partial
 from pathlib import Path
 
 from glocal import report, studies
-from glocal.cli.output import Json, deliver, folder_of, option
+from glocal.cli.options import folder_of, option
+from glocal.cli.output import JSON, deliver
 from glocal.core.progress import reporter
 
 USES = ("warm-start", "public", "fill-up")
-METHOD = "fedavg"
-"""What is trained with and without the examples."""
 
 
 def synthetic(
     folder: Path = folder_of("The folder of a finished run of fedevg, fedcgan or fedcvae."),
     uses: str = option("+".join(USES), f"What to try: some of {', '.join(USES)}, joined by +."),
-    rounds: int = option(10, f"Rounds of {METHOD} from either start."),
+    rounds: int = option(10, "Rounds of fedavg from either start."),
     fill: str = option(
         "own", "Which examples poor clients get: of the classes they have (own), or all."
     ),
@@ -25,7 +24,7 @@ def synthetic(
         None, "Of these trainings; that of the run by default. The data is the run's."
     ),
     device: str | None = option(None, "cpu or cuda; that of the run by default."),
-    json: Json = None,
+    json: Path | None = JSON,
 ) -> None:
     """What are the examples that a run made good for? A start, a public set, a filling.
 
@@ -36,13 +35,6 @@ def synthetic(
     """
     with reporter(None) as progress:
         result = studies.synthetic_run.try_uses(
-            folder,
-            uses,
-            base=METHOD,
-            rounds=rounds,
-            fill=fill,
-            seed=seed,
-            device=device,
-            report=progress,
+            folder, uses, rounds=rounds, fill=fill, seed=seed, device=device, report=progress
         )
     deliver(result, json, partial(report.synthetic.show, result))

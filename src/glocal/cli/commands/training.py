@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 from glocal import report, runs
-from glocal.cli.options import Out, typed, with_settings
-from glocal.cli.output import Json, deliver, deliver_json, folder_of, option
+from glocal.cli.options import OUT, folder_of, option, typed, with_settings
+from glocal.cli.output import JSON, deliver, deliver_json
 from glocal.core.errors import GlocalError
 from glocal.experiment.config import DEFAULT_COMPARISON, Config
 
@@ -35,8 +35,8 @@ def compare(
         "--choose",
         panel="Evaluation",
     ),
-    out: Out = None,
-    json: Json = None,
+    out: Path | None = OUT,
+    json: Path | None = JSON,
 ) -> None:
     """Train several methods on one federation: who is better off than alone?
 
@@ -64,8 +64,8 @@ def run(
         help="A method, as in 'fedprox(mu=0.1)' or own.py:mine; or a file with a method and "
         "settings of the same names as these options (options given here win).",
     ),
-    out: Out = None,
-    json: Json = None,
+    out: Path | None = OUT,
+    json: Path | None = JSON,
 ) -> None:
     """Train one method and show every client's row.
 
@@ -88,7 +88,7 @@ def resume(
         "before by default.",
     ),
     jobs: int | None = option(None, "Processes to train in; as before by default."),
-    json: Json = None,
+    json: Path | None = JSON,
 ) -> None:
     """Go on where a run stopped: after Ctrl-C, a kill, a full disk or a failure of power.
 

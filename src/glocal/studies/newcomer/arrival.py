@@ -43,11 +43,6 @@ class Parts:
     new: Federation
     both: Federation
 
-    @property
-    def place(self) -> int:
-        """The newcomer's index in ``both``."""
-        return len(self.old)
-
 
 def parts(fed: Federation, client: str | int) -> Parts:
     """The old clients, the newcomer, and all of them."""
@@ -145,11 +140,9 @@ def welcome(done: Progress, joint: Training) -> Progress:
     ids, states = done.clients.saved()
     store = ClientStore(len(joint.fed), joint.fed.x.device).filled(ids, states)
     progress = Progress(state, store, Traffic(), done.stage, done.stage_began, done.round)
-    local = method.client_half(joint.task)
-    last = len(joint.fed) - 1
-    newcomer = torch.tensor([last], device=joint.fed.x.device)
+    newcomer = torch.tensor([len(joint.fed) - 1], device=joint.fed.x.device)
     # A client with a state is evaluated as it is: nothing is solved for before it has trained.
-    store.scatter(newcomer, store.gather(newcomer, joint.make(progress, local)))
+    store.scatter(newcomer, store.gather(newcomer, joint.make(progress, joint.halves[done.stage])))
     shared, private = size_by_part(joint.task.params, method.shared_names(joint.task))
     progress.traffic.record({"shared": shared, "private_start": private}, {})
     return progress

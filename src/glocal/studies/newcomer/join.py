@@ -18,9 +18,13 @@ Both the newcomer's benefit and each old client's change are paired on the same 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import fmean
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from glocal.core.errors import GlocalError
 from glocal.core.files import plain
@@ -28,8 +32,17 @@ from glocal.core.progress import Report, reporter
 from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
 from glocal.data.partition import column_of
+from glocal.evaluation import paired_test
 from glocal.evaluation.evaluate import Models, Outcome, outcomes
-from glocal.evaluation.summary import pool_is_valid
+from glocal.evaluation.intervals import student
+from glocal.evaluation.summary import (
+    Table,
+    Trial,
+    accuracies,
+    client_table,
+    pool_is_valid,
+    verdict_counts,
+)
 from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
 from glocal.experiment.repeat import Trained
@@ -37,9 +50,42 @@ from glocal.experiment.result_files import SCHEMA
 from glocal.experiment.runner import LocalOnly, baseline_of, runner_of
 from glocal.slots.method import Method, Plan
 from glocal.studies.newcomer import arrival
-from glocal.studies.newcomer.result import Joined, Seen, tables
 from glocal.studies.repeats import unique_specs
 from glocal.training.loop import Training
+
+STAGES = ("at once", "own training", "joined")
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What the newcomer got and what the old clients lost."""
+
+    rows: Table
+    """One row a stage: the newcomer's accuracy and verdict against alone, the old clients' mean."""
+    clients: Table
+    """One row an old client: ``before``, ``after``, ``change`` with its paired interval."""
+    summary: dict[str, Any]
+    settings: dict[str, Any]
+    before: Trained = field(repr=False)
+    """The old clients' training as it ended, of the first seed."""
+    after: Trained = field(repr=False)
+    """The same after the newcomer joined; the newcomer is the last client."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of one seed: every outcome, by stage."""
+
+    parts: arrival.Parts
+    newcomer: dict[str, Outcome]
+    alone: Outcome
+    old: dict[str, Outcome]
+    before: Trained
+    after: Trained
+
+    def old_mean(self, when: str) -> float:
+        """The old clients' mean accuracy, before the newcomer joined or after."""
+        return fmean(accuracies(Trial(self.parts.old, self.old[when], self.alone)))
 
 
 def join_each(
@@ -63,14 +109,14 @@ def join_each(
     joined = {spec: join(spec, fed, client=name, progress=report, **joining) for spec in specs}
     by_method = {
         spec: {
-            "summary": plain(j.summary),
-            "settings": plain(j.settings),
-            "newcomer": plain(list(j.rows)),
-            "clients": plain(list(j.clients)),
+            "summary": j.summary,
+            "settings": j.settings,
+            "newcomer": j.rows,
+            "clients": j.clients,
         }
         for spec, j in joined.items()
     }
-    return joined, {"schema": SCHEMA, "data": plain(fed.describe), "methods": by_method}
+    return joined, plain({"schema": SCHEMA, "data": fed.describe, "methods": by_method})
 
 
 def _with_newcomer(config: Config, client: str | None, rotate: float) -> tuple[Federation, str]:
@@ -100,7 +146,6 @@ def join(
     train_fraction: float = 1.0,
     seeds: int = 1,
     progress: bool | Report | None = None,
-    name: str | None = None,
     **settings: Any,
 ) -> Joined:
     """Train without ``client``, let it join, and evaluate it and all others.
@@ -115,10 +160,9 @@ def join(
         train_fraction: Share of old clients in a round before.
         seeds: How often to repeat on another split and seed of the same clients.
         progress: Show bars: on a terminal by default; or a function (what, done, total).
-        name: What to call the run; the spec as typed by default.
         settings: Those of :func:`glocal.fit`, the ``rounds`` among the old clients among them.
     """
-    name = name or (method if isinstance(method, str) else "method")
+    name = method if isinstance(method, str) else "method"
     runner = runner_of(name, method)
     if isinstance(runner, LocalOnly):
         raise GlocalError(
@@ -160,18 +204,13 @@ def join(
         "train_fraction": train_fraction,
         "seeds": seeds,
         "seed": config.seed,
-        "engine": setup.engine.name,
+        "engine": setup.engine.executed,
         "device": config.device,
     }
-    return Joined(
-        method=name,
-        client=newcomer,
-        **tables(seen),
-        settings=about,
-        data=fed.describe,
-        before=seen[0].before,
-        after=seen[0].after,
-    )
+    clients = _clients(seen)
+    rows = _rows(seen, clients)
+    summary = _summary(rows, clients, seen)
+    return Joined(rows, clients, summary, about, seen[0].before, seen[0].after)
 
 
 def _one_seed(
@@ -191,7 +230,7 @@ def _one_seed(
     task, engine = training.task, training.engine
 
     def of_newcomer(models: Models) -> Outcome:
-        return outcomes(task, p.new, engine, lambda ids: models(ids + p.place), pool=False)
+        return outcomes(task, p.new, engine, lambda ids: models(ids + len(p.old)), pool=False)
 
     pool, same = pool_is_valid(p.old), training.one_for_all(done)
 
@@ -208,6 +247,75 @@ def _one_seed(
         tick(training.rounds + i + 1, total)
     newcomer["joined"] = of_newcomer(joint.models(progress))
     old = {"before": before, "after": of_old(joint.models(progress))}
-    return Seen(
-        p, newcomer, alone, old, progress.traffic, Trained(training, done), Trained(joint, progress)
+    return Seen(p, newcomer, alone, old, Trained(training, done), Trained(joint, progress))
+
+
+def _clients(seen: Sequence[Seen]) -> Table:
+    """A row an old client: "alone" of the verdict's table is what it had before."""
+    names = {"accuracy": "after", "local_accuracy": "before", "benefit": "change"}
+    kept = ("client", "n_train", "n_test", "low", "high", "verdict")
+    rows = Table()
+    for row in client_table([Trial(s.parts.old, s.old["after"], s.old["before"]) for s in seen]):
+        changed: dict[str, Any] = {k: row[k] for k in kept[:3]}
+        for prefix in ("", "own_"):
+            for key in ("local_accuracy", "accuracy", "benefit", *kept[3:]):
+                if prefix + key in row:
+                    changed[prefix + names.get(key, key)] = row[prefix + key]
+        rows.append(changed)
+    return rows
+
+
+def _rows(seen: Sequence[Seen], clients: Table) -> Table:
+    """A row a stage, and the newcomer alone."""
+    pooled = pool_is_valid(seen[0].parts.old)
+    own = "own_" if pooled else ""
+    rows = Table()
+    for stage in STAGES:
+        (row,) = client_table([Trial(s.parts.new, s.newcomer[stage], s.alone) for s in seen])
+        when = "after" if stage == "joined" else "before"
+        rows.append(
+            {
+                "stage": stage,
+                **{k: row[k] for k in ("accuracy", "benefit", "low", "high", "verdict")},
+                "old_own": fmean(clients[f"{own}{when}"]),
+                "old_pooled": fmean(clients[when]) if pooled else None,
+            }
+        )
+    alone = row["local_accuracy"]
+    nothing = {"benefit": 0.0, "low": 0.0, "high": 0.0, "verdict": "baseline"}
+    rows.append(
+        {"stage": "alone", "accuracy": alone, **nothing, "old_own": None, "old_pooled": None}
     )
+    return rows
+
+
+def _summary(rows: Table, clients: Table, seen: Sequence[Seen]) -> dict[str, Any]:
+    stages = {row["stage"]: row for row in rows}
+    by_seed = [s.old_mean("after") - s.old_mean("before") for s in seen]
+    _, low, high = student(by_seed)
+    every = paired_test.compare_repeats([_everybody(s) for s in seen])
+    traffic = [s.after.progress.traffic for s in seen]
+    reached = ("at once", "alone", "own training", "joined")
+    return {
+        **{stage.replace(" ", "_"): stages[stage]["accuracy"] for stage in reached},
+        **{k: stages["joined"][k] for k in ("benefit", "verdict")},
+        **{f"old_{k}": fmean(clients[k]) for k in ("before", "after", "change")},
+        "old_low": low,
+        "old_high": high,
+        "old_by_seed": by_seed,
+        "old_paired": {"change": every.benefit, "low": every.low, "high": every.high},
+        **{f"old_{name}": n for name, n in verdict_counts(clients["verdict"]).items()},
+        "old_clients": len(clients),
+        "estimate": "pooled" if pool_is_valid(seen[0].parts.old) else "own",
+        "params_down": round(fmean(t.params_down for t in traffic)),
+        "params_up": round(fmean(t.params_up for t in traffic)),
+        "seeds": len(seen),
+    }
+
+
+def _everybody(s: Seen) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """All old clients' own test examples as one test, in which every client counts alike."""
+    n = s.parts.old.test.counts().cpu()
+    weight = torch.repeat_interleave(1.0 / n.double(), n)
+    after, before = (torch.cat(s.old[when].own) for when in ("after", "before"))
+    return s.parts.old.test.rows, after, before, weight
