@@ -46,8 +46,9 @@ def main() -> None:
     parser.add_argument("--case", type=int, nargs=2, metavar=("CLIENTS", "SAMPLED"))
     chosen = parser.parse_args()
     if chosen.case:
+        clients, sampled = chosen.case
         asked = (chosen.rounds, chosen.method, chosen.states, chosen.seen)
-        print(json.dumps(measured(*chosen.case, *asked)))
+        print(json.dumps(measured(clients, sampled, *asked)))
         return
     print(f"{chosen.method}, logistic on {FEATURES} features, states: {chosen.states};")
     load = f"load average {os.getloadavg()[0]:.1f}"

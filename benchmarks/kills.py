@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 METHODS = (
     "fedavg",
@@ -211,7 +212,7 @@ def dying(where: str, nth: int) -> Callable[[], None]:
 
         from glocal.training import checkpoint_files as vault
 
-        fsync, replace, parts = os.fsync, Path.replace, vault._parts
+        fsync, replace, write, raw = os.fsync, Path.replace, vault._write, vault.raw
 
         def dying_fsync(file: int) -> None:
             if where == "before fsync" and now():
@@ -226,14 +227,20 @@ def dying(where: str, nth: int) -> Callable[[], None]:
                 die()
             return found
 
-        def dying_parts(*given):
-            last = where == "half a write" and now()
-            for n, part in enumerate(parts(*given)):
-                yield part
-                if last and n == 3:
-                    die()
+        def dying_write(*given: Any) -> str:
+            tensors = 0
 
-        os.fsync, Path.replace, vault._parts = dying_fsync, dying_replace, dying_parts
+            def dying_raw(leaf: Any) -> memoryview:
+                nonlocal tensors
+                tensors += 1
+                if tensors == 4:
+                    die()
+                return raw(leaf)
+
+            vault.raw = dying_raw if where == "half a write" and now() else raw
+            return write(*given)
+
+        os.fsync, Path.replace, vault._write = dying_fsync, dying_replace, dying_write
 
     return prepare
 

@@ -135,7 +135,7 @@ def child(chosen: argparse.Namespace) -> None:
         if die == "checkpoint" and what == "ditto":
             Path.replace = kill
         if die == "evaluation" and what == "ditto" and done == total:
-            repeat.outcomes = kill
+            repeat.__dict__["outcomes"] = kill
 
     found = glocal.fit(
         METHOD,

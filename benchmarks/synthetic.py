@@ -188,7 +188,7 @@ class Bench:
         }
         save_file(flat, self.folder / "state.new", {"state": json.dumps(state)})
         (self.folder / "state.new").replace(self.folder / "state.safetensors")
-        np.savez_compressed(self.folder / "snapshots.npz", **self.pictures())
+        np.savez_compressed(self.folder / "snapshots.npz", **self.pictures())  # type: ignore[arg-type]
 
     def load(self, training: Training) -> Progress:
         """Where it stopped, or the start."""

@@ -74,7 +74,7 @@ def load(folder: Path, *, mapped: bool = False) -> Work:
 
 def save_params(file: Path, params: Arrays) -> None:
     """Write a model."""
-    np.savez(file, **{f"{i:03d}": p for i, p in enumerate(params)})
+    np.savez(file, **{f"{i:03d}": p for i, p in enumerate(params)})  # type: ignore[arg-type]
 
 
 def load_params(file: Path) -> Arrays:

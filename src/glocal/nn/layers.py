@@ -162,17 +162,22 @@ def spectral_norm(weight: Tensor, iterations: int = 10) -> Tensor:
 class SpectralLinear(nn.Linear):
     """``nn.Linear`` whose weight has spectral norm 1."""
 
+    iterations = 10
+
     def forward(self, input: Tensor) -> Tensor:
         """``x (W / σ)ᵀ + b``."""
-        return functional.linear(input, spectral_norm(self.weight), self.bias)
+        return functional.linear(input, spectral_norm(self.weight, self.iterations), self.bias)
 
 
 class SpectralConv2d(nn.Conv2d):
     """``nn.Conv2d`` whose weight, flattened to (out, rest), has spectral norm 1."""
 
+    iterations = 10
+
     def forward(self, input: Tensor) -> Tensor:
         """The convolution with ``W / σ``."""
-        out: Tensor = self._conv_forward(input, spectral_norm(self.weight), self.bias)
+        weight = spectral_norm(self.weight, self.iterations)
+        out: Tensor = self._conv_forward(input, weight, self.bias)
         return out
 
 

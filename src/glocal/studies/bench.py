@@ -264,7 +264,7 @@ def engine_round(case: Case, task: Task, fed: Federation, key: Tensor, engine: E
 
 
 def same_work(
-    case: Case, task: Task, fed: Federation, ends: dict[str, Params]
+    case: Case, task: Task, fed: Federation, ends: dict[str, Params], tolerance: float = TOLERANCE
 ) -> tuple[dict[str, float], float]:
     """Everybody's loss on all data after the round, and the largest difference of a parameter."""
     with torch.no_grad():
@@ -276,7 +276,7 @@ def same_work(
     for contestant, params in ends.items():
         gaps = [float((params[k] - v).abs().max()) for k, v in ends["loop"].items()]
         # Written so that a loss or a parameter that is not a number fails too.
-        if not (max(gaps) <= TOLERANCE and abs(losses[contestant] - losses["loop"]) <= TOLERANCE):
+        if not (max(gaps) <= tolerance and abs(losses[contestant] - losses["loop"]) <= TOLERANCE):
             raise RuntimeError(
                 f"{case.name}: {contestant} ends at loss {losses[contestant]:.6f} and the loop at "
                 f"{losses['loop']:.6f}, parameters up to {max(gaps):.1e} apart: they did not do "
