@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-arithmetic test-compiled check format bench clean
+.PHONY: help setup demo test coverage test-arithmetic test-compiled check format bench clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -21,7 +21,10 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## the main job on embedded data: who is better off than alone?
 	$(BIN)/glocal compare
 
-test: $(READY) ## all tests, on all cores, with coverage
+test: $(READY) ## all tests but the slow groups, on all cores
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+coverage: $(READY) ## the same, and which lines they did not reach
 	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
 
 test-compiled: $(READY) ## what compiles steps, every method among it; needs a C++ compiler
