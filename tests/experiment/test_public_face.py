@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -196,3 +198,40 @@ def test_settings_of_data_do_not_go_with_a_federation(fed: Federation) -> None:
         glocal.fit("fedavg", fed, clients=3)
     with pytest.raises(GlocalError, match="unknown setting 'round': did you mean 'rounds'"):
         glocal.fit("fedavg", fed, round=3)
+
+
+def test_fit_writes_checkpoints_as_often_as_it_is_told(fed: Federation, tmp_path: Path) -> None:
+    folder, numbers = tmp_path / "kept", []
+
+    def on_line(line: dict[str, Any]) -> None:
+        numbers.append(sorted(int(p.name[:8]) for p in folder.glob("repeat-1/*-*")))
+
+    often = {"checkpoint_every": 1, "keep_checkpoints": 3}
+    settings = {**QUICK, "rounds": 5, "baseline": None}
+    glocal.fit("fedavg", fed, checkpoints=folder, on_line=on_line, **settings, **often)
+    assert numbers[-1] == [2, 3, 4]
+
+
+def test_checkpoints_of_other_training_settings_are_refused(
+    fed: Federation, tmp_path: Path
+) -> None:
+    glocal.fit("fedavg", fed, checkpoints=tmp_path, **QUICK)
+    with pytest.raises(GlocalError, match="of another training"):
+        glocal.fit("fedavg", fed, checkpoints=tmp_path, diverged="skip", **QUICK)
+
+
+def test_fit_refuses_trackers_and_takes_lists(fed: Federation) -> None:
+    with pytest.raises(GlocalError, match="open_trackers"):
+        glocal.fit("fedavg", fed, track=["tensorboard"], **QUICK)
+
+
+def test_processes_need_no_guard_in_a_script(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    settings = "rounds=1, repeats=2, jobs=2, model='mlp(8)', baseline='local(lr=0.1,max_epochs=1)'"
+    script.write_text(
+        "import glocal\n"
+        "fed = glocal.load('digits', clients=3)\n"
+        f"print(glocal.fit('fedavg', fed, {settings}))\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout[:12]) == (0, "<Run fedavg:"), done.stderr

@@ -219,6 +219,11 @@ class Config:
                 named[each.name] = value if plain else getattr(value, "spec", type(value).__name__)
         return named
 
+    def trained(self) -> dict[str, Any]:
+        """The settings of this training, by which it is told from others."""
+        named = self.recorded()
+        return {each.name: named[each.name] for each in of_group("Training") if each.name in named}
+
 
 RECORDED = ("model", "rounds", "fraction", "repeats", "seed", "engine", "device")
 """Settings that a record names even where they were left at their default."""
@@ -259,10 +264,14 @@ def of_group(*groups: str) -> list[dataclasses.Field[Any]]:
 def from_mapping(values: Mapping[str, Any]) -> Config:
     """A configuration from names and values as text gives them; an unknown name is an error."""
     check_known(values, [*plain_kinds(), "method"])
-    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    given = _tuples(values)
     for name, value in given.items():
         validation.check(name, value, plain_kinds()[name])
     return Config(**given)
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
 def from_arguments(settings: Mapping[str, Any]) -> Config:
@@ -275,7 +284,7 @@ def from_arguments(settings: Mapping[str, Any]) -> Config:
                 "the federation out."
             )
     check_known(settings, [each.name for each in of_group(*GROUPS[1:])])
-    return Config(**settings)
+    return Config(**_tuples(settings))
 
 
 def check_known(given: Iterable[str], known: Sequence[str]) -> None:

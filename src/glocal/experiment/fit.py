@@ -134,12 +134,16 @@ def fit(
     """
     _check_federation(fed)
     name = name or (method if isinstance(method, str) else "method")
+    config = from_arguments(settings)
+    if config.track:
+        raise GlocalError("fit has no run folder for trackers to follow: see open_trackers.")
     if isinstance(checkpoints, str | Path):
-        checkpoints = CheckpointPolicy(Path(checkpoints), stop=lambda: False)
+        often = (config.checkpoint_every, config.keep_checkpoints)
+        checkpoints = CheckpointPolicy(Path(checkpoints), *often, stop=lambda: False)
     kept = {name: checkpoints} if checkpoints else {}
     with reporter(progress) as report:
         told = Callbacks(report, lambda _, line: on_line(line))
-        runs = train_all({name: method}, from_arguments(settings), fed, told, checkpoints=kept)
+        runs = train_all({name: method}, config, fed, told, checkpoints=kept)
         return dict(runs)[name]
 
 

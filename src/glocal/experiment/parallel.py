@@ -13,10 +13,11 @@ import os
 import pickle
 import re
 import signal
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -84,6 +85,10 @@ def repeats(
 
     Of the local baseline that all methods share, some repeats may be ``known``.
     """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise GlocalError(
+            "with jobs=2 or more, a script's calls go under if __name__ == '__main__'."
+        )
     config, count = first.config, first.config.repeats
     # One of the methods may be the local baseline: it is trained once.
     label = known_by(baseline_of(config).client)
@@ -110,9 +115,8 @@ def repeats(
     )
     left, halted = list(runners), False
     try:
-        running: dict[Future[bytes], tuple[str, int]] = {
-            pool.submit(_work, *task): task for task in tasks
-        }
+        with _without_script(sent):
+            running = {pool.submit(_work, *task): task for task in tasks}
         while left:
             done, _ = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
             while not messages.empty():
@@ -164,6 +168,18 @@ def _sent(config: Config, fed: Federation, methods: Mapping[str, str | Method | 
             f"this cannot be sent to other processes ({error}): give methods and models by "
             "name, or use jobs=1."
         ) from error
+
+
+@contextmanager
+def _without_script(sent: bytes) -> Iterator[None]:
+    """Workers start without the caller's script, unless they are sent something that is in it."""
+    main = sys.modules["__main__"].__dict__
+    file = None if b"__main__" in sent else main.pop("__file__", None)
+    try:
+        yield
+    finally:
+        if file is not None:
+            main["__file__"] = file
 
 
 @contextmanager

@@ -201,10 +201,8 @@ class Federated:
     def _known_by(self, setup: Setup) -> str:
         """What a checkpoint must be of, to be taken for this repeat's."""
         config, task = setup.config, setup.task
-        attack = setups.attack(config.attack)
-        sampling = (config.rounds, config.fraction, config.sampled, config.poisson)
         code = digest(self.plan, task.module, task.losses, task.augment)
-        about = (*sampling, attack.spec if attack else None, config.validate_every)
+        about = {**config.trained(), "validate_every": config.validate_every}
         return f"{self.name} {code} {setup.digest} {about}"
 
     def restored(self, setup: Setup, repeat: Repeat) -> Repeat:

@@ -11,8 +11,12 @@ whatever the model.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from threading import Barrier
 
 import torch
 from torch import Tensor
@@ -25,7 +29,6 @@ from glocal.engines.batching import BatchIndex, PlanSize, plan
 from glocal.engines.compiled.blocks import Layout, cache_width, width
 from glocal.engines.compiled.cuda_graphs import Captured, record
 from glocal.engines.compiled.inductor import MAX_OPERATIONS, InPlace, compile_step
-from glocal.engines.threads import workers
 from glocal.nn.task import Task
 from glocal.slots.client import Phase
 
@@ -320,3 +323,26 @@ def _at(x: Tensor, rows: Tensor) -> Tensor:
     """``x[rows]``, where a compiled step need not look again whether there are such rows."""
     values: Tensor = torch.ops.aten._unsafe_index.Tensor(x, [rows])
     return values
+
+
+def workers(number: int) -> ThreadPoolExecutor:
+    """A pool of so many threads, each with one of torch's own, that stay until the process ends."""
+    return _pool(number, os.getpid())  # a forked process has none of its parent's threads
+
+
+@cache
+def _pool(number: int, process: int) -> ThreadPoolExecutor:
+    pool, all_started = ThreadPoolExecutor(number, "glocal"), Barrier(number + 1)
+
+    def start() -> None:
+        torch.set_num_threads(1)  # of this thread, and of those that start after it
+        torch.set_grad_enabled(False)
+        all_started.wait()
+
+    before = torch.get_num_threads()
+    started = [pool.submit(start) for _ in range(number)]
+    all_started.wait()
+    for thread in started:
+        thread.result()
+    torch.set_num_threads(before)
+    return pool
