@@ -67,7 +67,7 @@ def test_rooms_open_only_the_doors_they_may(room: str) -> None:
 
 def test_nothing_but_rooms_in_the_root() -> None:
     modules = {path.name for path in ROOT.glob("*.py")}
-    rooms = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"testing"}
+    rooms = {path.relative_to(ROOT).parts[0] for path in ROOT.glob("*/**/*.py")} - {"testing"}
     assert modules <= IN_THE_ROOT
     assert rooms <= set(MAY_IMPORT)
 
