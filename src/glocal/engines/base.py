@@ -33,6 +33,16 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Lanes:
+    """Which of several trainings each client of a cohort belongs to."""
+
+    number: Tensor
+    """[clients]: the place of its downlink in the stacked ones."""
+    keys: Tensor
+    """[clients]: its own key, from its training's."""
+
+
+@dataclass(frozen=True)
 class CohortRound:
     """One round for one cohort."""
 
@@ -40,6 +50,7 @@ class CohortRound:
     local: Local
     fed: Federation
     down: Downlink
+    """What the server sent; with ``lanes``, what each server sent, stacked."""
     ids: Tensor
     """[clients] indices into the federation, on the device."""
     states: Tree
@@ -49,15 +60,28 @@ class CohortRound:
     needs_loss: bool = False
     workload: Workload | None = None
     """The training that this round belongs to; None: it is a single round."""
+    lanes: Lanes | None = None
+    """Where several trainings' rounds are one (:mod:`glocal.engines.lanes`)."""
 
     @property
     def keys(self) -> Tensor:
         """One key for each client."""
-        return rng.fold(self.key, self.ids)
+        return self.lanes.keys if self.lanes else rng.fold(self.key, self.ids)
+
+    @property
+    def down_dim(self) -> int | None:
+        """The dimension of :meth:`received` that is the clients'; None: all receive the same."""
+        return None if self.lanes is None else 0
+
+    def received(self) -> Downlink:
+        """What the clients receive: the same for all, or stacked, one for each."""
+        return self.down if self.lanes is None else tree.row(self.down, self.lanes.number)
 
     def subset(self, chosen: slice) -> CohortRound:
         """The same round for some of the cohort."""
-        return replace(self, ids=self.ids[chosen], states=tree.row(self.states, chosen))
+        lanes = self.lanes and Lanes(self.lanes.number[chosen], self.lanes.keys[chosen])
+        states = tree.row(self.states, chosen)
+        return replace(self, ids=self.ids[chosen], states=states, lanes=lanes)
 
 
 class Engine(Protocol):

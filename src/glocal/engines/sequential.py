@@ -98,6 +98,8 @@ def one_client(
     """One client's round: update, new state, extras, loss of the received model, examples."""
     task, local, fed, down = cohort.task.plain(), cohort.local, cohort.fed, cohort.down
     ids, key = cohort.ids[i : i + 1], rng.fold(cohort.key, cohort.ids[i])
+    if cohort.lanes is not None:
+        key, down = cohort.lanes.keys[i], tree.row(down, cohort.lanes.number[i])
     stage = "start"
     try:
         loss = torch.zeros((), device=cohort.ids.device)

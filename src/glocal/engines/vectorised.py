@@ -162,10 +162,12 @@ def _chunk(cohort: CohortRound) -> int:
 
 def _stepwise(cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
     """The client's half of a round, every step of all clients as one call."""
-    task, local, fed, down = cohort.task, cohort.local, cohort.fed, cohort.down
-    keys = cohort.keys
+    task, local, fed = cohort.task, cohort.local, cohort.fed
+    keys, down, dim = cohort.keys, cohort.received(), cohort.down_dim
     stage[0] = "start"
-    carry: Carry = vmap(lambda client, _: local.start(task, down, client))(cohort.states, keys)
+    carry: Carry = vmap(lambda d, s, _: local.start(task, d, s), (dim, 0, 0))(
+        down, cohort.states, keys
+    )
     for p, phase in enumerate(local.phases):
         phase_keys = rng.fold(keys, p)
         batches = plan(
@@ -173,17 +175,19 @@ def _stepwise(cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
         )
         times = torch.arange(batches.rows.shape[1], device=keys.device)
         step_keys = rng.fold(rng.fold(phase_keys, -2).unsqueeze(-1), times)
-        step = vmap(lambda *inputs, take=phase.step: take(task, down, *inputs))
-        active = _ActiveClients(batches, step_keys, carry)
+        step = vmap(lambda *inputs, take=phase.step: take(task, *inputs), (dim, 0, 0, 0))
+        active = _ActiveClients(batches, step_keys, carry, down, stacked=dim is not None)
         for t in range(len(times)):
             stage[0] = f"{phase.name}, step {t}"
             active.set_aside(t)
             rows = active.rows[:, t]
             batch = {"x": fed.x[rows], "y": fed.y_train[rows], "weight": active.weight[:, t]}
-            active.advance(step(active.carry, batch, active.keys[:, t]), t)
+            active.advance(step(active.down, active.carry, batch, active.keys[:, t]), t)
         carry = active.all_clients()
     stage[0] = "finish"
-    update, states, extra = vmap(lambda c, _: local.finish(task, down, c))(carry, keys)
+    update, states, extra = vmap(lambda d, c, _: local.finish(task, d, c), (dim, 0, 0))(
+        down, carry, keys
+    )
     start = fed.train.start.to(keys.device)
     n = start[cohort.ids + 1] - start[cohort.ids]
     return Uplink(ids=cohort.ids, n=n, update=update, loss=None, extra=extra), states
@@ -192,11 +196,14 @@ def _stepwise(cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
 class _ActiveClients:
     """The clients that still have batches, stacked; the finished ones frozen or set aside."""
 
-    def __init__(self, batches: Batches, keys: Tensor, carry: Carry) -> None:
+    def __init__(
+        self, batches: Batches, keys: Tensor, carry: Carry, down: Downlink, *, stacked: bool
+    ) -> None:
         self.steps = batches.steps
         self.places = torch.arange(len(self.steps))
         self.rows, self.weight, self.keys = batches.rows, batches.weight, keys
         self.carry = carry
+        self.down, self.stacked = down, stacked
         self.finished: list[tuple[Tensor, Carry]] = []
         self.shortest = int(self.steps.min())
 
@@ -211,6 +218,8 @@ class _ActiveClients:
         self.finished.append((self.places[~live], tree.row(self.carry, ~mask)))
         self.places, self.carry = self.places[live], tree.row(self.carry, mask)
         self.rows, self.weight, self.keys = self.rows[mask], self.weight[mask], self.keys[mask]
+        if self.stacked:
+            self.down = tree.row(self.down, mask)
         self.shortest = int(self.steps[self.places].min())
 
     def advance(self, new: Carry, t: int) -> None:
@@ -230,12 +239,13 @@ class _ActiveClients:
 
 
 def _received_loss(cohort: CohortRound) -> Tensor:
-    task, local, down, fed = cohort.task, cohort.local, cohort.down, cohort.fed
+    task, local, down, fed = cohort.task, cohort.local, cohort.received(), cohort.fed
 
-    def losses(client: Tree, x: Tensor, y: Tensor) -> Tensor:
+    def losses(down: Downlink, client: Tree, x: Tensor, y: Tensor) -> Tensor:
         return task.losses(task.predict(local.received(task, down, client), x), y)
 
     rows, real = padded_rows(fed.train, cohort.ids)
     pieces = torch.split(rows, eval_rows(len(rows)), dim=1)
-    each = torch.cat([vmap(losses)(cohort.states, fed.x[r], fed.y_train[r]) for r in pieces], dim=1)
+    of_all = vmap(losses, (cohort.down_dim, 0, 0, 0))
+    each = torch.cat([of_all(down, cohort.states, fed.x[r], fed.y_train[r]) for r in pieces], dim=1)
     return (each * real).sum(1) / real.sum(1)

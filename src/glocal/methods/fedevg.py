@@ -71,11 +71,12 @@ def fedevg(
     base = local_sgd(**settings)
 
     def init(task: Task, params: Params, key: Tensor) -> ClientState:
-        return {"w": params}
+        return {"w": params, "began": params} if fresh else {"w": params}
 
     def start(task: Task, down: Downlink, client: ClientState) -> Carry:
-        w = task.params if fresh else client["w"]
-        return {"w": w, "opt": base.opt.init(w), "x": down["examples"]["x"]}
+        began = {"began": client["began"]} if fresh else {}
+        w = client["began" if fresh else "w"]
+        return {"w": w, "opt": base.opt.init(w), "x": down["examples"]["x"], **began}
 
     def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
         labels, words = down["examples"]["y"], down["examples"].get("words")
@@ -100,13 +101,14 @@ def fedevg(
         grads, _ = task.grad(objective, carry["w"])
         w, opt = base.opt.update(grads, carry["opt"], carry["w"], down["lr"])
         place = chosen.view(-1, *(1,) * (x.dim() - 1)).expand_as(x)
-        return {"w": w, "opt": opt, "x": carry["x"].scatter(0, place, negative)}
+        return {**carry, "w": w, "opt": opt, "x": carry["x"].scatter(0, place, negative)}
 
     def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
         x, y, w = down["examples"]["x"], down["examples"]["y"], carry["w"]
         s = energy.score(task.predict(w, x), y)
         g = langevin.clipped(energy.gradient(task, w, x, y), clip)
-        return {}, {"w": w}, {"score": s.sign() if signed else s, "gradient": g}
+        kept = {"w": w, "began": carry["began"]} if fresh else {"w": w}
+        return {}, kept, {"score": s.sign() if signed else s, "gradient": g}
 
     local = own_classifier(base, steps, init=init, start=start, step=step, finish=finish)
     return Method(local=local, server=examples("fedevg", moves), shared=nothing())

@@ -46,7 +46,8 @@ class Programs:
         cannot be: then a program gains nothing.
         """
         # Objects by identity: the program holds them, so no other can have their place.
-        key = (id(cohort.local), id(cohort.task), id(cohort.fed), workload, compiles)
+        laned = cohort.lanes is not None
+        key = (id(cohort.local), id(cohort.task), id(cohort.fed), workload, compiles, laned)
         if key not in self.kept:
             while len(self.kept) >= MAX_PROGRAMS:
                 self.kept.popitem(last=False)

@@ -43,6 +43,8 @@ class _Block:
     """The buffers of ``width`` clients that train together."""
 
     carry: Carry
+    down: Downlink
+    """What these clients receive; where all receive the same, it is that of all blocks."""
     plans: list[list[Tensor]]
     """For each phase: rows, weights [steps, width, batch], keys [steps, width], steps [width]."""
     clock: Tensor
@@ -62,8 +64,10 @@ class Program:
         self.phases = self.local.phases
         self.counts, batch = self.fed.train.counts().cpu(), self.local.batch_size
         self.sizes = [PlanSize.of(self.counts, p.epochs, p.steps, batch) for p in self.phases]
-        self.down = tree.map(torch.clone, cohort.down)
-        self.template = self._started(tree.row(cohort.states, slice(1)), cohort.keys[:1])
+        self.down_dim = cohort.down_dim
+        first = cohort.subset(slice(1))
+        self.down = tree.map(torch.clone, first.received())
+        self.template = self._started(first.states, first.keys, self.down)
         """What one client trains, for its shapes."""
         longest = max(range(len(self.phases)), key=lambda p: self.sizes[p].steps)
         wide = width(self.fed.train, self.phases[longest], self.sizes[longest].batch, workload)
@@ -99,14 +103,17 @@ class Program:
             layout = Layout.of(self.counts[cohort.ids.cpu()], self.width, self.device)
             if self.one_size:
                 self.layouts[len(cohort.ids)] = layout
-        ids, keys, states = cohort.ids, cohort.keys, cohort.states
+        ids, keys, states, down = cohort.ids, cohort.keys, cohort.states, cohort.received()
         if layout.moved:
             ids, keys = ids[layout.order], keys[layout.order]
             states = tree.row(states, layout.order)
+            if cohort.lanes is not None:
+                down = tree.row(down, layout.order)
         if len(self.blocks) < layout.blocks:
             self._allocate(layout.blocks)
-        received = tree.map(lambda _, leaf: leaf, self.down, cohort.down)  # in the buffers' order
-        torch._foreach_copy_(tree.leaves(self.down), tree.leaves(received))
+        received = tree.map(lambda _, leaf: leaf, self.down, down)  # in the buffers' order
+        buffers = self._filled(self.down, len(ids))
+        torch._foreach_copy_(tree.leaves(buffers), tree.leaves(received))
         # How many places hold a client, as a tensor: a graph reads it.
         clients = torch.tensor(len(cohort.ids), device=self.device)
         inputs = {"ids": ids, "keys": keys, "clients": clients}
@@ -133,15 +140,21 @@ class Program:
         self.carry = tree.map(
             lambda x: x.new_zeros((blocks * self.width, *x.shape[1:])), self.template
         )
+        if self.down_dim is not None:
+            self.down = tree.map(
+                lambda x: x.new_zeros((blocks * self.width, *x.shape[1:])), self.down
+            )
         clock = torch.zeros(1, dtype=torch.int64, device=self.device)
-        self.blocks = [
-            _Block(
-                tree.row(self.carry, slice(b * self.width, (b + 1) * self.width)),
+        self.blocks = []
+        for b in range(blocks):
+            chosen = slice(b * self.width, (b + 1) * self.width)
+            block = _Block(
+                tree.row(self.carry, chosen),
+                self.down if self.down_dim is None else tree.row(self.down, chosen),
                 [self._empty_plan(size) for size in self.sizes],
                 clock if self.device.type == "cuda" else clock.clone(),
             )
-            for b in range(blocks)
-        ]
+            self.blocks.append(block)
         leaves = [*tree.leaves(self.down), *tree.leaves(self.carry)]
         self.buffers = {leaf.untyped_storage().data_ptr() for leaf in leaves}
         self.graphs: dict[tuple[int, int], Callable[[], None]] = {}
@@ -159,17 +172,22 @@ class Program:
         )
         return [rows, torch.zeros(shape, device=self.device), keys, steps]
 
-    def _started(self, states: Tree, keys: Tensor) -> Carry:
-        def start(client: Tree, _: Tensor) -> Carry:
-            return self.local.start(self.task, self.down, client)
+    def _filled(self, down: Downlink, clients: int) -> Downlink:
+        """The part of a downlink's buffers that so many clients fill."""
+        return down if self.down_dim is None else tree.row(down, slice(clients))
 
-        started: Carry = vmap(start)(states, keys)
+    def _started(self, states: Tree, keys: Tensor, down: Downlink) -> Carry:
+        def start(down: Downlink, client: Tree, _: Tensor) -> Carry:
+            return self.local.start(self.task, down, client)
+
+        started: Carry = vmap(start, (self.down_dim, 0, 0))(down, states, keys)
         return started
 
     def _start(self, inputs: Tree) -> None:
         """What the clients train at first, into the buffers."""
         clients = slice(len(inputs["ids"]))
-        carry = self._started(inputs["states"], inputs["keys"])
+        down = self._filled(self.down, len(inputs["ids"]))
+        carry = self._started(inputs["states"], inputs["keys"], down)
         tree.map(lambda buffer, new: buffer[clients].copy_(new), self.carry, carry)
 
     def _planner(self, p: int) -> Callable[[Tree], None]:
@@ -220,7 +238,7 @@ class Program:
 
     def _make_step(self, p: int) -> None:
         """The step of a phase, compiled where that was asked for and can be done."""
-        step = _in_place(self.task, self.phases[p], self.template, self.down)
+        step = _in_place(self.task, self.phases[p], self.template, self.down, self.down_dim)
         made, inputs = None, self._inputs(p, self.blocks[0])
         if self.compiles:
             made = compile_step(
@@ -259,7 +277,7 @@ class Program:
 
     def _inputs(self, p: int, block: _Block) -> list[Tensor]:
         """What the step of a phase is called with."""
-        received, data = tree.leaves(self.down), (self.fed.x, self.fed.y_train)
+        received, data = tree.leaves(block.down), (self.fed.x, self.fed.y_train)
         return [*tree.leaves(block.carry), *received, *data, *block.plans[p], block.clock]
 
     def _captured_step(self, p: int, live: int) -> Callable[[], None]:
@@ -290,21 +308,26 @@ class Program:
     def _finish(self, inputs: Tree) -> tuple[Tree, Tree, Tree]:
         """What is sent and what is kept, still in the blocks' order."""
 
-        def finish(carry: Carry, _: Tensor) -> tuple[Tree, Tree, Tree]:
-            return self.local.finish(self.task, self.down, carry)
+        def finish(down: Downlink, carry: Carry, _: Tensor) -> tuple[Tree, Tree, Tree]:
+            return self.local.finish(self.task, down, carry)
 
-        carry = tree.row(self.carry, slice(len(inputs["ids"])))
-        sent: tuple[Tree, Tree, Tree] = vmap(finish)(carry, inputs["ids"])
+        clients = len(inputs["ids"])
+        carry, down = tree.row(self.carry, slice(clients)), self._filled(self.down, clients)
+        sent: tuple[Tree, Tree, Tree] = vmap(finish, (self.down_dim, 0, 0))(
+            down, carry, inputs["ids"]
+        )
         return sent
 
 
-def _in_place(task: Task, phase: Phase, carry: Carry, down: Downlink) -> InPlace:
+def _in_place(
+    task: Task, phase: Phase, carry: Carry, down: Downlink, down_dim: int | None
+) -> InPlace:
     """The step of all clients of a block, as a function of flat tensors that changes the carry."""
 
     def one_client(carry: Carry, down: Downlink, batch: dict[str, Tensor], key: Tensor) -> Carry:
         return phase.step(task, down, carry, batch, key)
 
-    stacked: Callable[..., Carry] = vmap(one_client, in_dims=(0, None, 0, 0))
+    stacked: Callable[..., Carry] = vmap(one_client, in_dims=(0, down_dim, 0, 0))
 
     def step(*tensors: Tensor) -> None:
         rest = iter(tensors)
