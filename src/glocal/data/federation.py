@@ -18,6 +18,8 @@ from glocal.core.errors import GlocalError
 from glocal.core.validation import integer
 from glocal.data import table
 from glocal.data import validation as check
+from glocal.data.group_split import split_groups
+from glocal.data.groups import check_clients, units
 from glocal.data.partition import Partition, column_of, make, natural
 from glocal.data.split import Split, UnsplitData, split_clients
 from glocal.data.transforms import Transform, apply
@@ -58,6 +60,9 @@ class Federation:
     """The data from which other folds are made; none if the splits were given."""
     central: Pair | None = None
     """A test set ``(x, y)`` that belongs to no client, such as MNIST's official one."""
+    unit: Tensor | None = None
+    """The group [n] of each row, 0, 1, …: rows that belong together, which a split keeps together
+    and an evaluation counts as one; none: every row is a unit of its own."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -80,8 +85,9 @@ class Federation:
 
     def to(self, device: torch.device | str) -> Federation:
         """The same federation on another device."""
-        parts = ("x", "y", "y_train", "train", "val", "test")
-        moved = {name: getattr(self, name).to(device) for name in parts}
+        parts = ("x", "y", "y_train", "train", "val", "test", "unit")
+        held = {name: getattr(self, name) for name in parts}
+        moved = {name: part.to(device) for name, part in held.items() if part is not None}
         central = self.central and (self.central[0].to(device), self.central[1].to(device))
         return replace(self, **moved, central=central)
 
@@ -127,6 +133,7 @@ def federation(
     transforms: Sequence[str | Transform] = (),
     scale: bool = True,
     central: tuple[Any, Any] | None = None,
+    group: Any = None,
 ) -> Federation:
     """A federation from your own data.
 
@@ -150,18 +157,24 @@ def federation(
         scale: whether a table's numbers are standardised with their mean and standard deviation
             over all clients' training rows. That is the one statistic that clients share.
         central: features and labels of a test set that belongs to no client (not with a table).
+        group: one id for each row, or a table's column of them, where rows belong together (the
+            visits of a patient, the frames of a film). A group is partitioned and split as a whole
+            and counts as one unit in every verdict; it is never a feature.
     """
     shares = check.shares(split)
     seed = integer(seed, "the seed", 0)
     columns = table.columns(x) if table.is_table(x) else None
-    used = {c for c in (y, clients, column_of(partition)) if isinstance(c, str)}
-    if columns is None and (isinstance(y, str) or isinstance(clients, str)):
-        raise GlocalError("y or clients names a column, but x is not a table: give the values.")
+    used = {c for c in (y, clients, group, column_of(partition)) if isinstance(c, str)}
+    if columns is None and any(isinstance(c, str) for c in (y, clients, group)):
+        raise GlocalError(
+            "y, clients or group names a column, but x is not a table: give the values."
+        )
     if y is None:
         raise GlocalError("y is missing: give one label for each row, or the label column's name.")
     if columns is not None:
         y = table.column(columns, y, "labels") if isinstance(y, str) else y
         clients = table.column(columns, clients, "clients") if isinstance(clients, str) else clients
+        group = table.column(columns, group, "groups") if isinstance(group, str) else group
 
     numeric = None
     extra: dict[str, Any] = {}
@@ -187,7 +200,12 @@ def federation(
             raise GlocalError("central= goes with arrays and labels in numbers, not with a table.")
         central = check.central(central, inputs, classes)
         extra["central"] = len(central[0])
-    assignment = _assign(labels, clients, partition, seed, columns)
+    unit, groups = (None, ()) if group is None else units(group, len(labels))
+    if unit is not None:
+        extra["groups"] = len(groups)
+    assignment = _assign(labels, clients, partition, seed, columns, unit)
+    if unit is not None:
+        check_clients(unit, assignment.rows, groups, assignment.names)
     data = UnsplitData(
         x=inputs,
         y=labels,
@@ -212,19 +230,25 @@ def federation(
         },
         numeric=numeric,
         central=central,
+        unit=unit,
     )
     return _split(apply(data, transforms), 0)
 
 
 def _assign(
-    y: Tensor, clients: Any, spec: str | None, seed: int, columns: dict[str, check.Array] | None
+    y: Tensor,
+    clients: Any,
+    spec: str | None,
+    seed: int,
+    columns: dict[str, check.Array] | None,
+    unit: Tensor | None,
 ) -> Partition:
     """The rows of each client, by the ids given or as the partition says."""
     count = isinstance(clients, numbers.Integral)
     if spec is not None:
         if isinstance(clients, Iterable):
             raise GlocalError("give one id for each row in clients=, or a partition, not both.")
-        return make(spec, y, clients, seed, columns)
+        return make(spec, y, clients, seed, columns, unit)
     if clients is None or count:
         raise GlocalError(
             "the clients of the rows are missing: give one id for each row in clients=, or a "
@@ -235,7 +259,7 @@ def _assign(
 
 def _split(data: UnsplitData, fold: int) -> Federation:
     """One fold of the data."""
-    train, val, test = split_clients(data, fold)
+    train, val, test = (split_clients if data.unit is None else split_groups)(data, fold)
     y_train = data.y.clone()
     y_train[train.rows] = data.y_train[train.rows]
     x = data.x if data.numeric is None else standardise(data.x, data.numeric, train.rows)
@@ -252,6 +276,7 @@ def _split(data: UnsplitData, fold: int) -> Federation:
         describe={**data.describe, "fold": fold},
         unsplit=data,
         central=data.central,
+        unit=data.unit,
     )
 
 

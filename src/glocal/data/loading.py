@@ -26,13 +26,14 @@ def load(
     transforms: Sequence[str | Transform] = (),
     label: str = "label",
     client: str = "client",
+    group: str | None = None,
 ) -> Federation:
     """A federation from a data set's name, or from a ``.csv`` or ``.npz`` file.
 
     Args:
         name: of a data set that ``glocal data`` lists, as in ``mnist(examples=6000)``, or a
             path. A ``.csv`` has a header; an ``.npz`` has the arrays ``x`` and ``y``, and
-            ``client`` if the data has clients of its own.
+            ``client`` if the data has clients of its own, and ``group`` if its rows have groups.
         clients: the number of clients of a partition.
         partition: how rows are assigned to clients. By default these are the data's own clients, in
             any number, if it has some, and else ``dirichlet(0.3)``.
@@ -41,9 +42,11 @@ def load(
         transforms: of chosen clients, such as ``"rotate(90, clients=5)"``.
         label: the label column of a ``.csv``.
         client: the client column of a ``.csv``; it need not be there, and is never a feature.
+        group: the column of a ``.csv`` that says which rows belong together, such as those of one
+            patient (see :func:`glocal.federation`).
     """
     integer(clients, "the number of clients", 1)  # even where the data has clients of its own
-    source = _source(name, label, client)
+    source = _source(name, label, client, group)
     x, ids = source.x, source.clients
     if partition is not None or ids is None:
         partition = DEFAULT_PARTITION if partition is None else partition
@@ -61,10 +64,11 @@ def load(
         name=str(name),
         transforms=transforms,
         central=source.central,
+        group=source.group,
     )
 
 
-def _source(name: str | Path, label: str, client: str) -> Source:
+def _source(name: str | Path, label: str, client: str, group: str | None) -> Source:
     if not isinstance(name, str | Path):
         raise GlocalError(
             f"{shown(name)} is no data set: give the name of one, such as 'digits', or the path of "
@@ -72,5 +76,9 @@ def _source(name: str | Path, label: str, client: str) -> Source:
         )
     path = Path(name)
     if path.suffix.lower() in (".csv", ".npz"):
-        return files.read(path, label, client)
+        return files.read(path, label, client, group)
+    if group is not None:
+        raise GlocalError(
+            f"group= names a column of a .csv file, and {shown(str(name))} is none: leave it out."
+        )
     return named(str(name))

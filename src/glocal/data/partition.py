@@ -20,7 +20,7 @@ from glocal.core import rng
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.spec import Call, parse_call
 from glocal.core.validation import check_call, first_line, integer, real
-from glocal.data import table
+from glocal.data import groups, table
 from glocal.data import validation as check
 from glocal.data.split import Split, from_owner, keyed
 
@@ -28,6 +28,9 @@ Ints = npt.NDArray[np.int64]
 
 LEAST = 3
 """The examples that a client needs for training, validation and test."""
+
+BLIND = ("iid", "quantity")
+"""Partitions that do not look at labels."""
 
 DRAWS = 1000
 """The number of draws after which ``dirichlet`` gives up."""
@@ -50,26 +53,35 @@ def make(
     clients: int | None,
     seed: int,
     columns: Mapping[str, Any] | None = None,
+    unit: Tensor | None = None,
 ) -> Partition:
     """Assign rows with the labels ``y`` to clients, as ``spec`` says.
 
-    ``by`` makes as many clients as its column of the table has values.
+    ``by`` makes as many clients as its column of the table has values. Where rows have groups
+    (``unit``), whole groups are assigned, each by its most frequent label, and numbers of examples
+    in a partition are then numbers of groups.
     """
     labels = torch.as_tensor(y).cpu()
     column = column_of(spec)
     name, args, kwargs = parse_call(spec)
+    one_label = True
     if column is not None:
         owner, names = by(columns, len(labels), column)
     elif name in PARTITIONS:
         check_call(name, PARTITIONS[name], args, kwargs)
         K = integer(clients, "the number of clients", 1)
-        _check_sizes(spec, name, labels, K)
+        if unit is not None:
+            labels, one_label = groups.labels_of(unit, labels)
+        _check_sizes(spec, name, labels, K, "examples" if unit is None else "groups")
         gen = np.random.default_rng(rng.seed_of(keyed(seed, f"partition {name}")))
         owner = torch.from_numpy(PARTITIONS[name](labels.numpy(), K, gen, *args, **kwargs))
+        owner = owner if unit is None else owner[unit]
         names = tuple(str(k) for k in range(K))
     else:
         raise unknown("partition", name, list_partitions())
-    return _collect(owner, names, label_shift_only=column is None)
+    # By the most frequent label of groups with several, more than label shares is partitioned.
+    label_shift_only = column is None and (name in BLIND or one_label)
+    return _collect(owner, names, label_shift_only=label_shift_only)
 
 
 def natural(ids: Any, rows: int) -> Partition:
@@ -124,14 +136,14 @@ def column_of(spec: str | None) -> str | None:
     return str(column)
 
 
-def _check_sizes(spec: str, name: str, labels: Tensor, clients: int) -> None:
-    if labels.dim() > 1 and name not in ("iid", "quantity"):
+def _check_sizes(spec: str, name: str, labels: Tensor, clients: int, what: str) -> None:
+    if labels.dim() > 1 and name not in BLIND:
         raise GlocalError(
             f"{shown(spec)} needs one label a row, and these are sequences: use iid or quantity."
         )
     if len(labels) < 3 * clients:
         raise GlocalError(
-            f"{len(labels)} examples are too few for {clients} clients, which need 3 each: ask for "
+            f"{len(labels)} {what} are too few for {clients} clients, which need 3 each: ask for "
             f"{len(labels) // 3} clients or fewer."
         )
 

@@ -69,6 +69,8 @@ class UnsplitData:
     """The columns of ``x`` to standardise over the training rows, a fold at a time."""
     central: tuple[Tensor, Tensor] | None = None
     """A test set that belongs to no client. Transforms do not change it."""
+    unit: Tensor | None = None
+    """The group of each row, 0, 1, …; none: every row is a unit of its own."""
 
 
 def keyed(seed: int, purpose: str) -> Tensor:

@@ -190,37 +190,37 @@ def _integer_labels(array: Array, classes: int | None) -> Tensor:
     return torch.tensor(array.astype(np.int64))
 
 
-def owners(ids: Any, n: int) -> tuple[Tensor, tuple[str, ...]]:
-    """The client of each row as an index, and the clients' names in order.
+def owners(ids: Any, n: int, what: str = "client") -> tuple[Tensor, tuple[str, ...]]:
+    """The client (or group) of each row as an index, and the clients' names in order.
 
     Integers sort by value, everything else as text.
     """
+    argument = "clients" if what == "client" else what
     if getattr(ids, "shape", None) == (n, 1):
         ids = ids.reshape(-1)
     if isinstance(ids, Tensor | np.ndarray) and ids.shape == (n,):
-        array = as_array(ids, "clients")
+        array = as_array(ids, argument)
         if array.dtype.kind in "iu" and n:  # the same, without an object for each row
             values, whose = np.unique(array, return_inverse=True)
             return torch.from_numpy(whose), tuple(map(str, values.tolist()))
     raw = ids.tolist() if hasattr(ids, "tolist") else ids
     if not isinstance(raw, Iterable) or isinstance(raw, str | Mapping):
-        raise GlocalError(
-            f"clients={shown(raw)} is neither a number of clients nor one id for each row."
-        )
+        count = "neither a number of clients nor" if what == "client" else "not"
+        raise GlocalError(f"{argument}={shown(raw)} is {count} one id for each row.")
     each = [i.item() if isinstance(i, np.generic) else i for i in raw]
     if len(each) != n:
-        raise GlocalError(f"clients has {len(each)} ids for {n} rows: give one for each row.")
+        raise GlocalError(f"{argument} has {len(each)} ids for {n} rows: give one for each row.")
     for row, i in enumerate(each):
         if _is_no_id(i):
             raise GlocalError(
-                f"row {row} has {shown(i)} as its client id: give a name or a number for each row."
+                f"row {row} has {shown(i)} as its {what} id: give a name or a number for each row."
             )
         if missing(i):
-            raise GlocalError(f"row {row} has no client id: fill it in or leave the row out.")
+            raise GlocalError(f"row {row} has no {what} id: fill it in or leave the row out.")
     if not all(isinstance(i, int) for i in each):
         each = [str(i) for i in each]
     known = sorted(set(each))
-    _check_names(known)
+    _check_names(known, what)
     index = {i: k for k, i in enumerate(known)}
     return torch.tensor([index[i] for i in each]), tuple(str(i) for i in known)
 
@@ -230,14 +230,14 @@ def _is_no_id(value: Any) -> bool:
     return isinstance(value, list | set | dict) or (isinstance(value, float) and math.isinf(value))
 
 
-def _check_names(known: Sequence[Any]) -> None:
-    """Raise if a client's name cannot be written to a file."""
+def _check_names(known: Sequence[Any], what: str) -> None:
+    """Raise if a name cannot be written to a file."""
     for name in known:
         try:
             str(name).encode()
         except ValueError:  # half a character; an integer of thousands of digits
             raise GlocalError(
-                f"the client id {shown(name)} cannot be written as text: give it another name."
+                f"the {what} id {shown(name)} cannot be written as text: give it another name."
             ) from None
 
 

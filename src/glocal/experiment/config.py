@@ -75,6 +75,12 @@ class Config:
     )
     label: str = setting("label", "Data", "The label column of a .csv file.")
     client: str = setting("client", "Data", "The client column of a .csv file.")
+    group: str | None = setting(
+        None,
+        "Data",
+        "The column of a .csv file that says which rows belong together, such as a patient's: "
+        "these stay in one split and count as one.",
+    )
     model: str | Module | Callable[[], Module] = setting(
         "mlp",
         "Training",

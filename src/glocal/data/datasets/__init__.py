@@ -17,3 +17,5 @@ class Source:
     classes: int | None = None
     central: tuple[Any, Any] | None = None
     """Features and labels of an official test set that belongs to no client."""
+    group: Any = None
+    """Which rows belong together, if the data says so."""

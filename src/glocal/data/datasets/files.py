@@ -1,4 +1,4 @@
-"""Data from a file: ``.npz`` with the arrays x, y and optionally client, or ``.csv``."""
+"""Data from a file: ``.npz`` with the arrays x, y and optionally client, group; or ``.csv``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from glocal.data.datasets import Source
 from glocal.data.table import listed
 from glocal.data.validation import Array
 
+ARRAYS = ("x", "y", "client", "group")
+"""The arrays of an ``.npz`` that are read."""
+
 GAPS = ("", "na", "n/a", "nan", "null", "none", "?")
 """Cells that mark a missing value, in lower case."""
 
 
-def read(path: Path, label: str, client: str) -> Source:
-    """Read a file's features, labels and, if it has them, clients."""
+def read(path: Path, label: str, client: str, group: str | None = None) -> Source:
+    """Read a file's features, labels and, if it has them, clients and groups."""
     if not os.path.isfile(path):  # Path.is_file raises where a name is too long
         raise GlocalError(f"there is no file {shown(str(path))}: check the path.")
     if path.suffix.lower() == ".npz":
-        if (label, client) != ("label", "client"):
+        if (label, client, group) != ("label", "client", None):
             raise GlocalError(
-                f"{path.name} has its labels and clients in the arrays y and client: label= and "
-                "client= name columns of a .csv file, so leave them out."
+                f"{path.name} has its labels, clients and groups in the arrays y, client and "
+                "group: label=, client= and group= name columns of a .csv file, so leave them out."
             )
         return _read_npz(path)
     table = _read_csv(path)
@@ -43,7 +46,17 @@ def read(path: Path, label: str, client: str) -> Source:
             f"{shown(str(path))} has no client column {shown(client)}: the columns are "
             f"{listed(table)}."
         )
-    return Source(x=table, y=label, clients=client if client in table else None)
+    if group is not None and group not in table:
+        raise GlocalError(
+            f"{path.name} has no column {shown(group)} for the groups: its columns are "
+            f"{listed(table)}."
+        )
+    if group is not None and group in (label, client):
+        raise GlocalError(
+            f"group= names {shown(group)}, which holds the labels or the clients: name the column "
+            "that says which rows of a client belong together."
+        )
+    return Source(x=table, y=label, clients=client if client in table else None, group=group)
 
 
 def _read_npz(path: Path) -> Source:
@@ -52,7 +65,7 @@ def _read_npz(path: Path) -> Source:
         # numpy leaves one that is not a zip archive open.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             names = list(archive.files)
-            arrays = {name: archive[name] for name in names if name in ("x", "y", "client")}
+            arrays = {name: archive[name] for name in names if name in ARRAYS}
     # A damaged archive, one that says it is huge, or a file that is none raises almost anything.
     except Exception:
         raise GlocalError(
@@ -63,7 +76,9 @@ def _read_npz(path: Path) -> Source:
         raise GlocalError(
             f"{path.name} needs the arrays x and y and has {listed(names) or 'none'}."
         )
-    return Source(x=arrays["x"], y=arrays["y"], clients=arrays.get("client"))
+    return Source(
+        x=arrays["x"], y=arrays["y"], clients=arrays.get("client"), group=arrays.get("group")
+    )
 
 
 def _read_csv(path: Path) -> dict[str, Array]:
