@@ -6,8 +6,11 @@ import json
 
 import pytest
 
+import glocal
+from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.evaluation.communication import Traffic, published
+from glocal.testing import ragged
 
 
 @pytest.fixture
@@ -41,14 +44,67 @@ def test_survives_json(traffic: Traffic) -> None:
     assert Traffic.from_dict(json.loads(json.dumps(traffic.to_dict()))) == traffic
 
 
+def total(rounds: int, parameters: int, clients: int = 100, fraction: float = 0.1) -> int:
+    """Rounds in which a model of so many parameters goes down and comes up."""
+    cohort = round(clients * fraction)
+    shared = {"shared": parameters * cohort}
+    return rounds * published(shared, shared, cohort, clients, fraction)
+
+
 def test_totals_papers_print() -> None:
-    mnist = published(725, 633_226, clients=100, fraction=0.1)
-    cifar = published(1850, 64_102, clients=100, fraction=0.1)
-    lg = published(1200, 64_102, 100, 0.1) + published(60, 2_872, 100, 0.1)
+    mnist, cifar = total(725, 633_226), total(1850, 64_102)
+    lg = total(1200, 64_102) + total(60, 2_872)
     assert f"{mnist:.2e}" == "5.05e+10"
     assert f"{cifar:.3e}" == "1.304e+10"
     assert f"{lg:.2e}" == "8.48e+09"
 
 
 def test_published_counts_all_down_and_the_sampled_up() -> None:
-    assert published(3, 7, clients=10, fraction=0.3) == 3 * 7 * 13
+    assert total(3, 7, clients=10, fraction=0.3) == 3 * 7 * 13
+
+
+def test_what_travels_beside_the_update_is_published_too() -> None:
+    """Of 3 clients in 10: each receives 5 + 2 numbers (and 4 once) and sends 5 + 1."""
+    down, up = {"shared": 15, "extra": 6, "private_start": 8}, {"shared": 15, "extra": 3}
+    assert published(down, up, 3, clients=10, fraction=0.3) == 7 * 10 + 6 * 3
+    assert published({}, {}, 0, clients=10, fraction=0.3) == 0
+
+
+THETA = 6 * 3 + 3 + 3 * 3 + 3
+"""An MLP of six inputs, three hidden units and three classes."""
+
+NETWORKS = {
+    # x and y of 3 · 2 examples down; a score and a gradient of each up.
+    "fedevg(spc=2)": (6 * 6 + 6, 6 + 6 * 6),
+    # With privacy exp(s) ∇E alone comes up.
+    "fedevg(spc=2)+dp(clip=1,noise=1)": (6 * 6 + 6, 6 * 6),
+}
+
+PER_CLIENT = {
+    "fedavg": (THETA, THETA),
+    "scaffold": (2 * THETA, 2 * THETA),
+    "ditto": (THETA, THETA),
+    "fedper": (6 * 3 + 3, 6 * 3 + 3),
+    # A loss beside the update.
+    "term": (THETA, THETA + 1),
+    "local": (0, 0),
+    **NETWORKS,
+}
+
+
+@pytest.mark.parametrize("spec", PER_CLIENT)
+def test_published_of_methods_by_hand(spec: str) -> None:
+    """Half of six clients in each of two rounds."""
+    run = glocal.fit(spec, ragged(), rounds=2, model="mlp(3)", sampled=3)
+    down, up = PER_CLIENT[spec]
+    assert run.summary["params_published"] == 2 * (down * 6 + up * 3)
+
+
+@pytest.mark.parametrize("name", ["fedcgan", "fedcvae"])
+def test_published_of_averaged_networks(name: str) -> None:
+    """Their networks go down and their changes come up: as many numbers each way."""
+    run = glocal.fit(f"{name}(width=1,code=2)", ragged(), rounds=2, model="mlp(3)", sampled=3)
+    assert run.trained is not None
+    size = tree.count(run.trained.progress.server["memory"]["networks"])
+    assert size > 0
+    assert run.summary["params_published"] == 2 * size * (6 + 3)

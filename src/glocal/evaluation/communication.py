@@ -96,11 +96,18 @@ def _present(**counts: int) -> Counts:
     return {name: count for name, count in counts.items() if count}
 
 
-def published(rounds: int, parameters: int, clients: int, fraction: float) -> int:
-    """Parameters communicated as papers count them: ``rounds · |θ| · (K + C·K)``.
+def published(down: Counts, up: Counts, cohort: int, clients: int, fraction: float) -> int:
+    """A round's parameters as papers count them: ``|θ| · (K + C·K)`` where θ is all that is sent.
 
-    The model goes down to all ``K`` clients and up from the sampled ``C·K``. Liang et al., *Think
+    What a client of the cohort received goes down to all ``K`` clients, and what it sent comes up
+    from the ``C·K`` sampled ones, both with what travels beside the update (SCAFFOLD's control
+    variate, FedEvg's examples); private layers as they begin are not counted. Liang et al., *Think
     locally, act globally: federated learning with local and global representations*, 2020, print
     these totals; those of a run in stages (their warm-up, then fewer shared layers) add up.
     """
-    return rounds * parameters * (clients + round(fraction * clients))
+    if not cohort:
+        return 0
+    received, sent = (
+        sum(counts.get(name, 0) for name in ("shared", "extra")) // cohort for counts in (down, up)
+    )
+    return received * clients + sent * round(fraction * clients)

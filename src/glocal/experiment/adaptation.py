@@ -274,6 +274,7 @@ def adapt(
         torch.where(gains, won.epoch, 0),
         torch.where(gains, won.val_accuracy, had),
         torch.where(gains, won.val_loss, cost),
+        won.trained,
     )
 
 

@@ -14,6 +14,7 @@ models go to a store that may be on disk, so that only a block of them is ever i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -27,6 +28,7 @@ from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
+from glocal.engines.gradients import gradients
 from glocal.evaluation.evaluate import score
 from glocal.methods.local import LocalTraining
 from glocal.nn.task import Task
@@ -59,6 +61,10 @@ class Selected(Generic[Models]):
     """[clients] what it reached there."""
     val_loss: Tensor
     """[clients] and its loss there."""
+    trained: Tensor
+    """[clients] epochs at all rates together, also those after the one that was kept."""
+    seconds: float = 0.0
+    """What that took, since it was begun or resumed."""
 
 
 FIGURES = {
@@ -66,6 +72,7 @@ FIGURES = {
     "epoch": torch.int64,
     "val_accuracy": torch.float32,
     "val_loss": torch.float32,
+    "trained": torch.int64,
 }
 """What is known of every client's model, whether it is in memory or not."""
 
@@ -97,7 +104,7 @@ def train_baseline(
     storage: Storage | None = None,
 ) -> Selected[ClientStore]:
     """Train every client alone; with a writer of checkpoints, from its last checkpoint on."""
-    storage = storage or Storage()
+    began, storage = time.monotonic(), storage or Storage()
     clients, device, epochs = len(fed), fed.x.device, local.max_epochs
     size = 4 * tree.count(task.params)
     rates = torch.tensor(rates_of(local), device=device)
@@ -143,7 +150,13 @@ def train_baseline(
             values[ids] = getattr(block, name)
         in_block = None
         finished((b + 1) * epochs, {}, last=b + 1 == len(blocks))
-    return Selected(models, **figures)
+    return Selected(models, **figures, seconds=time.monotonic() - began)
+
+
+def gradients_of(local: LocalTraining, found: Selected[Any], fed: Federation) -> int:
+    """The gradients that all clients computed, at all rates, to find their models."""
+    each = gradients(local, fed.train.counts().cpu(), {})
+    return int((each * found.trained.cpu()).sum())
 
 
 def train(
@@ -220,11 +233,13 @@ class Best:
             "accuracy": none.clone(),
             "loss": torch.full_like(none, torch.inf),
             "epoch": torch.zeros_like(none, dtype=torch.int64),
+            "trained": torch.zeros_like(none, dtype=torch.int64),
         }
 
     def offer(self, rows: Tensor, w: Params, accuracy: Tensor, loss: Tensor, epoch: int) -> None:
         """Keep what is within a standard error of the best so far."""
         state, finite = self.state, loss.isfinite()
+        state["trained"][rows] = epoch
         top = torch.maximum(state["top"][rows], torch.where(finite, accuracy, -1.0))
         state["top"][rows] = top
         better = finite & (accuracy >= top - standard_error(top, self.n[rows]))
@@ -248,4 +263,6 @@ class Best:
         chosen = torch.where(accuracy == top, loss, torch.inf).argmin(1)
         flat = torch.arange(len(ids), device=ids.device) * len(rates) + chosen
         best = tree.row(self.state, flat)
-        return Selected(best["w"], rates[chosen], best["epoch"], best["accuracy"], best["loss"])
+        trained = self.state["trained"].view(len(ids), len(rates)).sum(1)
+        figures = (best["epoch"], best["accuracy"], best["loss"], trained)
+        return Selected(best["w"], rates[chosen], *figures)

@@ -55,7 +55,7 @@ def choice(done: Mapping[str, Run], fed: Federation) -> Run:
         row["model"] = name
     summary = summarise(rows, trials)
     summary["rounds"], summary["parameters"] = first.summary["rounds"], first.summary["parameters"]
-    for count in ("params_up", "params_down", "params_published"):
+    for count in ("params_up", "params_down", "params_published", "gradient_evaluations"):
         summary[count] = sum(run.summary[count] for run in offers.values())
     summary["choice"] = dict(Counter(name for chosen in picks for name in chosen))
     settings = {**first.settings, "method": CHOICE}

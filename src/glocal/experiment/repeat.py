@@ -57,6 +57,10 @@ class Repeat:
     """``ids`` and what they keep, stacked; where that is on disk, ``ids`` alone."""
     history: list[dict[str, Any]] = field(default_factory=list)
     published: int = 0
+    gradients: int = 0
+    """Those that the clients computed in training."""
+    seconds: float = 0.0
+    """What training took, since it was begun or resumed: by the clock, so never the same twice."""
     together: dict[str, Any] | None = None
     """The new test, where it was asked for."""
     adapted: Adapted | None = None

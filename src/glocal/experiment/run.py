@@ -88,6 +88,11 @@ class Run:
         """Synthetic data that the method made in the first repeat (x, y, figures), if any."""
         return self.repeats[0].made if self.repeats else None
 
+    @property
+    def seconds(self) -> float:
+        """What training took, on average over repeats; not in the summary, as no two are alike."""
+        return sum(r.seconds for r in self.repeats) / max(1, len(self.repeats))
+
     def module(self) -> nn.Module:
         """The server's model."""
         if not self.model:
@@ -166,6 +171,7 @@ def assembled(
     if diverged := _diverged(repeats):
         summary["diverged"] = diverged
     summary["params_published"] = first.published
+    summary["gradient_evaluations"] = round(sum(r.gradients for r in repeats) / len(repeats))
     summary["parameters"] = tree.count(setup.task.params)
     adapted = [repeat.adapted for repeat in repeats if repeat.adapted is not None]
     if adapted:

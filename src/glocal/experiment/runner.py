@@ -6,6 +6,7 @@ server (the local baseline is one), and :class:`Federated`. :func:`run_seed` run
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,7 @@ from glocal.experiment import memory_estimate as limits
 from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import techniques
 from glocal.experiment.adaptation_report import adapt_clients
-from glocal.experiment.baseline import known_by
+from glocal.experiment.baseline import gradients_of, known_by
 from glocal.experiment.config import Config
 from glocal.experiment.fingerprint import digest
 from glocal.experiment.repeat import (
@@ -98,6 +99,8 @@ class LocalOnly:
             baseline.val_accuracy,
             setup.engine.executed,
             states=states,
+            gradients=gradients_of(self.client, baseline, setup.fed),
+            seconds=baseline.seconds,
             together=together,
             on_disk=on_disk,
         )
@@ -161,7 +164,9 @@ class Federated:
                 callbacks.on_line(self.name, {**line, **of_several})
             callbacks.on_round(done)
 
+        began = time.monotonic()
         done, stopped = _rounds(training, on_round, keeper)
+        seconds = time.monotonic() - began
         executed = setup.engine.executed  # before anything else is trained
         trained = Trained(training, done)
         outcome, val_accuracy = evaluate_trained(trained, setup.fed)
@@ -189,6 +194,8 @@ class Federated:
             states=states,
             history=done.history,
             published=_published(training, done),
+            gradients=sum(line.get("gradients", 0) for line in done.history),
+            seconds=seconds,
             together=ensemble.new_test(trained) if config.new_test else None,
             adapted=adapted,
             trained=trained,
@@ -289,13 +296,11 @@ def _rounds(
 
 
 def _published(training: Training, done: Progress) -> int:
-    """As papers count: what is shared goes down to everybody and up from the sampled."""
-    setting = training.setting
-    sizes = [
-        up.get("shared", 0) // max(1, line["cohort"])
-        for up, line in zip(done.traffic.up, done.history, strict=True)
-    ]
-    return sum(published(1, size, setting.clients, setting.fraction) for size in sizes)
+    """As papers count: what is sent goes down to everybody and up from the sampled."""
+    clients, share = training.setting.clients, training.setting.fraction
+    cohorts = [line["cohort"] for line in done.history]
+    rounds = zip(done.traffic.down, done.traffic.up, cohorts, strict=True)
+    return sum(published(*sent, clients, share) for sent in rounds)
 
 
 def _sampler(config: Config, clients: int) -> Sampler:

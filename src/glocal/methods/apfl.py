@@ -63,5 +63,7 @@ def apfl(
     def candidates(task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
         return {"mixed": mix(client["v"], down["params"], client["alpha"])}
 
-    local = base.replace(init=init, start=start, step=step, finish=finish, candidates=candidates)
+    local = base.replace(
+        init=init, start=start, step=step, gradients=2, finish=finish, candidates=candidates
+    )
     return Method(local=local)

@@ -51,5 +51,7 @@ def ditto(*, lam: float = 0.1, **training: Unpack[TrainingArgs]) -> Method:
     def candidates(task: Task, down: Downlink, client: ClientState) -> dict[str, Params]:
         return {"personal": client["v"]}
 
-    local = base.replace(init=init, start=start, step=step, finish=finish, candidates=candidates)
+    local = base.replace(
+        init=init, start=start, step=step, gradients=2, finish=finish, candidates=candidates
+    )
     return Method(local=local)

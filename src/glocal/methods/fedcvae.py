@@ -67,6 +67,7 @@ def fedcvae(
         [(both, ("encoder", "generator"))],
         base,
         base.opt,
+        gradients=1,
         spc=spc,
         code=code,
         width=width,

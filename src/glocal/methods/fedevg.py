@@ -7,7 +7,8 @@ classes y. A client trains a classifier f as an energy model, E(x, y) = −f(x)[
     E(real) − E(x̆) + CE(real) + λ CE(x̃) + (reg/2) (E(real)² + E(x̆)²),
 
 where the negatives x̆ come from x̃, its copy of the server's examples, by R Langevin steps (γ, σ),
-and replace them for the rest of the round. It sends s = sgn f(x)[y] (``signed``; else f(x)[y]) and
+and replace them for the rest of the round: ``synthetic_batch`` of them a step, by default as many
+as the batch size. It sends s = sgn f(x)[y] (``signed``; else f(x)[y]) and
 ∇_x E for every example as it was received: M · D + M numbers. The server steps down the energy of
 the mixture: g = Σ n_i exp(s_i) ∇E_i / Σ n_i exp(s_i) and x ← x − β_t g + δ ε.
 
@@ -23,7 +24,7 @@ With ``dp`` clients send exp(s) ∇E alone, clipped as a whole:
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -32,7 +33,12 @@ from glocal.core import rng
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
 from glocal.core.validation import not_negative, positive_integers
 from glocal.methods.generative import energy, langevin
-from glocal.methods.generative.server_examples import Moves, examples, own_classifier
+from glocal.methods.generative.server_examples import (
+    Moves,
+    examples,
+    gradients_of_examples,
+    own_classifier,
+)
 from glocal.methods.training_args import TrainingArgs, local_sgd, with_adam
 from glocal.nn.task import Task, weighted_mean
 from glocal.slots.method import Method
@@ -56,19 +62,19 @@ def fedevg(
     boxed: bool = True,
     low: float | None = None,
     high: float | None = None,
-    synthetic_batch: int = 64,
+    synthetic_batch: int | None = None,
     steps: int | None = None,
     fresh: bool = True,
     **training: Unpack[TrainingArgs],
 ) -> Method:
     """Examples that stand for everybody's data, moved by clients' energies and gradients."""
     not_negative(gamma=gamma, sigma=sigma, lam=lam, reg=reg, clip=clip or 0.0)
-    positive_integers(
-        chain=chain, synthetic_batch=synthetic_batch, steps=1 if steps is None else steps
-    )
+    numbers = {"chain": chain, "steps": steps, "synthetic_batch": synthetic_batch}
+    positive_integers(**{name: n for name, n in numbers.items() if n is not None})
     moves = Moves(spc, beta, beta_last, beta_schedule, delta, clip, boxed, low, high)
     settings = with_adam(1e-3, training)
     base = local_sgd(**settings)
+    at_once = synthetic_batch or base.batch_size or None  # a batch of 0 is all there are
 
     def init(task: Task, params: Params, key: Tensor) -> ClientState:
         return {"w": params, "began": params} if fresh else {"w": params}
@@ -81,7 +87,7 @@ def fedevg(
     def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
         labels, words = down["examples"]["y"], down["examples"].get("words")
         # The children of a step's key from 0 up belong to the task's augmentation and dropout.
-        chosen = rng.permutation(rng.fold(key, -2), len(labels))[:synthetic_batch]
+        chosen = rng.permutation(rng.fold(key, -2), len(labels))[:at_once]
         x, y = carry["x"][chosen], labels[chosen]
         negative = x
         for r in range(chain):
@@ -110,5 +116,7 @@ def fedevg(
         kept = {"w": w, "began": carry["began"]} if fresh else {"w": w}
         return {}, kept, {"score": s.sign() if signed else s, "gradient": g}
 
-    local = own_classifier(base, steps, init=init, start=start, step=step, finish=finish)
+    functions: dict[str, Any] = {"init": init, "start": start, "finish": finish}
+    counted = gradients_of_examples(chain + 2, at_once)  # of each chain, of x̆ and of x̃
+    local = own_classifier(base, steps, step=step, **functions, other_gradients=counted)
     return Method(local=local, server=examples("fedevg", moves), shared=nothing())

@@ -60,7 +60,17 @@ def fedrep(
         return tree.sub({k: w[k] for k in down["params"]}, down["params"]), {}, {}
 
     phases = (
-        Phase("head", head_epochs, moving("head", still="body")),
-        Phase("body", base.epochs, moving("body", still="head")),
+        Phase(
+            "head",
+            head_epochs,
+            moving("head", still="body"),
+            gradients=0 if body.name == "everything" else 1,
+        ),
+        Phase(
+            "body",
+            base.epochs,
+            moving("body", still="head"),
+            gradients=0 if body.name == "nothing" else 1,
+        ),
     )
     return Method(local=base.replace(start=start, phases=phases, finish=finish), shared=body)

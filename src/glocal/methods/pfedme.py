@@ -85,6 +85,7 @@ def pfedme(
         init=init,
         start=start,
         step=step,
+        gradients=inner,
         finish=finish,
         candidates=candidates,
         solve_before_evaluation=True,

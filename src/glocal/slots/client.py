@@ -26,6 +26,7 @@ Step = Callable[[Task, Downlink, Carry, Batch, Tensor], Carry]
 Finish = Callable[[Task, Downlink, Carry], tuple[Params, ClientState, Tree]]
 Received = Callable[[Task, Downlink, ClientState], Params]
 Candidates = Callable[[Task, Downlink, ClientState], dict[str, Params]]
+OtherGradients = Callable[[Downlink, Tensor], Tensor]
 
 MOST_EPOCHS = 10_000
 
@@ -38,6 +39,8 @@ class Phase(NamedTuple):
     step: Step
     steps: int | None = None
     """So many mini-batches for every client instead, in as many passes as that takes."""
+    gradients: int = 1
+    """Gradients that a step takes of each example of its mini-batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +73,9 @@ class Local:
     """Whether a client that never took part runs a round of its own before it is evaluated."""
     keeps_whole_model: bool = False
     """Whether the model is private as a whole, kept in the client's state."""
+    other_gradients: OtherGradients = lambda down, steps: 0 * steps
+    """``other_gradients(down, steps)``: gradients of examples that are not the client's own, such
+    as synthetic ones, in rounds of so many ``steps``."""
 
     def __post_init__(self) -> None:
         check_counts(epochs=1, batch_size=self.batch_size)
@@ -86,11 +92,14 @@ class Local:
         """Passes over the data in the first phase."""
         return self.phases[0].epochs
 
-    def replace(self, *, step: Step | None = None, **changes: Any) -> Self:
-        """The same client with other functions; ``step`` is that of its first phase."""
+    def replace(self, *, step: Step | None = None, gradients: int = 1, **changes: Any) -> Self:
+        """The same client with other functions; ``step`` is that of its first phase.
+
+        ``gradients`` are what that step takes of each example.
+        """
         if step is not None:
             first, *others = self.phases
-            changes["phases"] = (first._replace(step=step), *others)
+            changes["phases"] = (first._replace(step=step, gradients=gradients), *others)
         return dataclasses.replace(self, **changes)
 
 

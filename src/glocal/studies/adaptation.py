@@ -22,7 +22,15 @@ from glocal.experiment.synthetic import load
 from glocal.runs.restore import Restored, restore
 from glocal.studies import retraining
 
-CARRIED = ("params_up", "params_down", "params_published", "traffic", "epsilon", "privacy")
+CARRIED = (
+    "params_up",
+    "params_down",
+    "params_published",
+    "gradient_evaluations",
+    "traffic",
+    "epsilon",
+    "privacy",
+)
 """What the run's folder says and its models do not tell."""
 
 

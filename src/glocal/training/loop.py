@@ -20,6 +20,7 @@ from glocal.data.federation import Federation
 from glocal.data.schema import Schema
 from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
+from glocal.engines.gradients import gradients
 from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
 from glocal.evaluation.evaluate import Models, validation
 from glocal.nn.task import Task
@@ -136,6 +137,15 @@ class Training:
         return [size_by_part(params, stage.method.shared_names(self.task)) for stage in stages]
 
     @cached_property
+    def gradients(self) -> list[Tensor]:
+        """[clients] of each stage: the gradients that a client computes in a round."""
+        n, task, of_stages = self.fed.train.counts().cpu(), self.task, []
+        for stage, half in zip(self.plan.stages, self.halves, strict=True):
+            begun = stage.method.begin(task, task.params, self.setting)
+            of_stages.append(gradients(half, n, stage.method.broadcast(begun, 0, self.setting)))
+        return of_stages
+
+    @cached_property
     def workload(self) -> Workload:
         """What an engine may prepare for."""
         n = self.fed.train.counts()
@@ -236,6 +246,7 @@ class Training:
             clients.scatter(ids, states)
         else:
             clients.scatter(ids[kept], tree.row(states, kept))
+        line["gradients"] = int(self.gradients[stage][ids.cpu()].sum())
         line |= screened.report(names)
         if method.server_half.sends_update:
             line["update_norm"] = float(screened.norm) / max(1, len(screened.uplink.ids)) ** 0.5

@@ -42,6 +42,7 @@ def averaged_networks(
     base: Local,
     opt: Optimizer,
     *,
+    gradients: int,
     spc: int,
     code: int,
     width: int,
@@ -51,7 +52,8 @@ def averaged_networks(
     """A method whose clients train networks by ``turns``, each an objective of those it names.
 
     ``opt`` trains the networks, ``base`` is how a client trains its classifier; ``steps``
-    mini-batches a round, or as many as in the epochs of ``base``.
+    mini-batches a round, or as many as in the epochs of ``base``. The turns take ``gradients`` of
+    each example together.
     """
     positive_integers(code=code, width=width, spc=spc, steps=1 if steps is None else steps)
     nets_for = partial(Nets, code=code, width=width, dense=dense)
@@ -83,7 +85,15 @@ def averaged_networks(
 
     kinds = [kind for _, trained in turns for kind in trained]
     return Method(
-        local=own_classifier(base, steps, init=init, start=start, step=step, finish=finish),
+        local=own_classifier(
+            base,
+            steps,
+            step=step,
+            gradients=gradients + 1,  # and one for the classifier
+            init=init,
+            start=start,
+            finish=finish,
+        ),
         server=averaged(name, kinds, nets_for, spc),
         shared=nothing(),
     )

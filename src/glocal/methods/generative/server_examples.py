@@ -19,7 +19,7 @@ from glocal.methods.generative import langevin
 from glocal.methods.generative.energy import mixture_gradient, weighted_gradient
 from glocal.methods.generative.input_range import check
 from glocal.nn.task import Task
-from glocal.slots.client import Local, Phase, Step
+from glocal.slots.client import Local, OtherGradients, Phase, Step
 from glocal.slots.server_half import Memory, ServerHalf
 from glocal.slots.weighting import Setting
 
@@ -141,16 +141,28 @@ def examples(name: str, moves: Moves) -> ServerHalf:
     )
 
 
-def own_classifier(base: Local, steps: int | None, *, step: Step, **functions: Any) -> Local:
+def own_classifier(
+    base: Local, steps: int | None, *, step: Step, gradients: int = 1, **functions: Any
+) -> Local:
     """A client that keeps its classifier whole, under ``w`` in its state, and shares none of it."""
     return base.replace(
-        phases=(Phase("train", base.epochs, step, steps),),
+        phases=(Phase("train", base.epochs, step, steps, gradients),),
         received=lambda task, down, client: client["w"],
         candidates=lambda task, down, client: {"own": client["w"]},
         solve_before_evaluation=True,  # a client that never took part can train all the same
         keeps_whole_model=True,
         **functions,
     )
+
+
+def gradients_of_examples(each_step: int, at_once: int | None) -> OtherGradients:
+    """Of the server's examples: ``at_once`` of them so often a step, then all as received."""
+
+    def counted(down: Downlink, steps: Tensor) -> Tensor:
+        M = len(down["examples"]["y"])
+        return steps * each_step * min(at_once or M, M) + M
+
+    return counted
 
 
 def balanced(classes: int, per_class: int, device: torch.device) -> Tensor:
