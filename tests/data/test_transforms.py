@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from glocal.core.errors import GlocalError
 from glocal.core.spec import parse_call
 from glocal.data.federation import Federation, federation
+from glocal.data.split import UnsplitData
 from glocal.data.transforms import Transform, chosen, pair_noise, rotate, rotated, symmetric_noise
 
 K, C = 6, 5
@@ -78,10 +80,45 @@ def test_noise_has_its_rate_in_training_only(spec: str, rate: float, to_next: fl
         share = float(((seen - y) % C == step).float().mean())
         expected = to_next if step == 1 or spec.startswith("symmetric") else 0.0
         assert share == pytest.approx(expected, abs=0.02)
-    for split in (fed.val, fed.test):
-        assert torch.equal(fed.y_train[split.rows], fed.y[split.rows])
+    assert torch.equal(fed.y_train[fed.test.rows], fed.y[fed.test.rows])
     assert torch.equal(fed.y, make(n=20_000).y)
     assert fed.label_shift_only
+
+
+def test_validation_labels_are_noisy_where_asked_for() -> None:
+    spec = "pair-noise(0.5, clients=only(0, 1), val=true)"
+    fed, clean = make([spec, "symmetric-noise(0.2)"], n=6000), make(n=6000)
+    assert pair_noise(0.5, [0, 1], val=True).spec == spec
+    for k in range(K):
+        val, test = fed.val.of(k), fed.test.of(k)
+        step = (fed.y[val] - clean.y[val]) % C
+        assert set(step.tolist()) == ({0, 1} if k < 2 else {0})
+        assert torch.equal(fed[k].val[1], fed.y[val])
+        assert torch.equal(fed.y[test], clean.y[test])
+    assert torch.equal(fed.y[fed.train.rows], clean.y[fed.train.rows])
+    # Trained on, a validation row has the noise of all transforms; a row has one noise.
+    once = make([spec], n=6000)
+    assert torch.equal(once.y_train[once.val.rows], once.y[once.val.rows])
+    with pytest.raises(GlocalError, match="val must be true or false"):
+        make([pair_noise(0.5, val=2)])  # type: ignore[arg-type]
+
+
+def test_own_transforms_that_change_inputs_end_pooling() -> None:
+    def inverted(data: UnsplitData) -> UnsplitData:
+        x = data.x.clone()
+        x[data.rows.of(0)] = 1 - x[data.rows.of(0)]
+        return replace(data, x=x)
+
+    def renamed(data: UnsplitData) -> UnsplitData:
+        return replace(data, names=tuple(f"client {name}" for name in data.names))
+
+    assert not make([Transform("inverted", inverted)]).label_shift_only
+    assert make([Transform("renamed", renamed)]).label_shift_only
+    relabelled = Transform("next", lambda data: replace(data, y=(data.y + 1) % C))
+    assert not make([relabelled]).label_shift_only
+    everybody = Transform("inverted", lambda data: replace(data, x=1 - data.x), alike=True)
+    assert make([everybody]).label_shift_only
+    assert make(["rotate(90)"]).label_shift_only  # all clients alike
 
 
 def test_noise_follows_the_fold() -> None:

@@ -284,7 +284,8 @@ def test_who_can_be_pooled() -> None:
     assert valid("dirichlet(1.0)", "pair-noise(0.2)", "rotate(90, only(4))")
     assert not valid("iid", "rotate(90, clients=only(4))", client=3)
     assert not valid("iid", "rotate(90, clients=only(3, 4))")
-    assert not valid("iid", "rotate(90)")
+    assert valid("iid", "rotate(90)")  # all alike
+    assert valid("iid", "rotate(90)", "rotate(90, clients=only(4))")
     assert not arrival.parts(ragged(), 0).old.label_shift_only
 
 

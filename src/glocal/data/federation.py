@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from glocal.core.errors import GlocalError
+from glocal.core.validation import check as check_kind
 from glocal.core.validation import integer
 from glocal.data import table
 from glocal.data import validation as check
@@ -44,9 +45,9 @@ class Federation:
     x: Tensor
     """Features [n, …] in float32, or token ids in int64."""
     y: Tensor
-    """Labels [n], or [n, t] for sequences."""
+    """Labels [n], or [n, t] for sequences: true ones, but for validation rows with noisy labels."""
     y_train: Tensor
-    """The labels that training sees: ``y``, but for label noise in training rows."""
+    """The labels that training sees: ``y``, but for label noise in training and validation rows."""
     classes: int
     names: tuple[str, ...]
     train: Split
@@ -63,6 +64,8 @@ class Federation:
     unit: Tensor | None = None
     """The group [n] of each row, 0, 1, …: rows that belong together, which a split keeps together
     and an evaluation counts as one; none: every row is a unit of its own."""
+    pooled: bool | None = None
+    """What the user says about ``label_shift_only``; it goes before what the data says."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -134,6 +137,7 @@ def federation(
     scale: bool = True,
     central: tuple[Any, Any] | None = None,
     group: Any = None,
+    pooled: bool | None = None,
 ) -> Federation:
     """A federation from your own data.
 
@@ -160,7 +164,11 @@ def federation(
         group: one id for each row, or a table's column of them, where rows belong together (the
             visits of a patient, the frames of a film). A group is partitioned and split as a whole
             and counts as one unit in every verdict; it is never a feature.
+        pooled: True says that clients differ in their label shares only, so that each can be
+            evaluated on all clients' test examples (which a test then checks); False that they are
+            not. By default that is so for partitions by label, and not for real clients.
     """
+    check_kind("pooled", pooled, bool | None)
     shares = check.shares(split)
     seed = integer(seed, "the seed", 0)
     columns = table.columns(x) if table.is_table(x) else None
@@ -231,6 +239,7 @@ def federation(
         numeric=numeric,
         central=central,
         unit=unit,
+        pooled=pooled,
     )
     return _split(apply(data, transforms), 0)
 
@@ -260,12 +269,17 @@ def _assign(
 def _split(data: UnsplitData, fold: int) -> Federation:
     """One fold of the data."""
     train, val, test = (split_clients if data.unit is None else split_groups)(data, fold)
-    y_train = data.y.clone()
-    y_train[train.rows] = data.y_train[train.rows]
+    y, y_train = data.y, data.y.clone()
+    # Who trains on validation rows, too, once everything is chosen, meets the same noise there.
+    for rows in (train.rows, val.rows):
+        y_train[rows] = data.y_train[rows]
+    if data.y_val is not None:
+        y = y.clone()
+        y[val.rows] = data.y_val[val.rows]
     x = data.x if data.numeric is None else standardise(data.x, data.numeric, train.rows)
     return Federation(
         x=x,
-        y=data.y,
+        y=y,
         y_train=y_train,
         classes=data.classes,
         names=data.names,
@@ -277,6 +291,7 @@ def _split(data: UnsplitData, fold: int) -> Federation:
         unsplit=data,
         central=data.central,
         unit=data.unit,
+        pooled=data.pooled,
     )
 
 

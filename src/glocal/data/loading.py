@@ -27,6 +27,7 @@ def load(
     label: str = "label",
     client: str = "client",
     group: str | None = None,
+    pooled: bool | None = None,
 ) -> Federation:
     """A federation from a data set's name, or from a ``.csv`` or ``.npz`` file.
 
@@ -44,6 +45,8 @@ def load(
         client: the client column of a ``.csv``; it need not be there, and is never a feature.
         group: the column of a ``.csv`` that says which rows belong together, such as those of one
             patient (see :func:`glocal.federation`).
+        pooled: True for real clients that differ in label shares only, False never to pool (see
+            :func:`glocal.federation`).
     """
     integer(clients, "the number of clients", 1)  # even where the data has clients of its own
     source = _source(name, label, client, group)
@@ -65,6 +68,7 @@ def load(
         transforms=transforms,
         central=source.central,
         group=source.group,
+        pooled=pooled,
     )
 
 

@@ -71,6 +71,10 @@ class UnsplitData:
     """A test set that belongs to no client. Transforms do not change it."""
     unit: Tensor | None = None
     """The group of each row, 0, 1, …; none: every row is a unit of its own."""
+    pooled: bool | None = None
+    """What the user says about ``label_shift_only``."""
+    y_val: Tensor | None = None
+    """The label of each row if the row is used in validation; none: ``y`` (without label noise)."""
 
 
 def keyed(seed: int, purpose: str) -> Tensor:

@@ -22,7 +22,7 @@ from torch.nn.functional import affine_grid, grid_sample
 from glocal.core import rng
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.spec import Call
-from glocal.core.validation import build, integer, real
+from glocal.core.validation import build, check, integer, real
 from glocal.data.split import UnsplitData, keyed
 
 Clients = int | float | str | Call | Sequence[int | str] | None
@@ -35,13 +35,16 @@ class Transform:
 
     spec: str
     apply: Callable[[UnsplitData], UnsplitData]
+    alike: bool = False
+    """Whether it changes the inputs of all clients alike. Where it does not, and changes inputs or
+    labels, clients no longer differ in label shares only (``label_shift_only``)."""
 
 
 def rotate(degrees: float, clients: Clients = None) -> Transform:
     """Rotate images anticlockwise, in training, validation and test.
 
-    Multiples of 90° are exact; other angles are bilinear, with zeros where the corners were. The
-    clients' inputs then differ, so the pooled test set is no longer valid.
+    Multiples of 90° are exact; other angles are bilinear, with zeros where the corners were. Unless
+    all clients' are rotated, their inputs then differ, and test examples are not pooled.
     """
     angle = real(degrees, "the angle in degrees") % 360
 
@@ -56,9 +59,9 @@ def rotate(degrees: float, clients: Clients = None) -> Transform:
         rows = _rows(data, clients)
         x = data.x.clone()
         x[rows] = rotated(x[rows], angle)
-        return replace(data, x=x, label_shift_only=False)
+        return replace(data, x=x)
 
-    return Transform(_spell("rotate", degrees, clients), apply)
+    return Transform(_spell("rotate", degrees, clients), apply, alike=clients is None)
 
 
 def rotated(x: Tensor, angle: float) -> Tensor:
@@ -74,18 +77,24 @@ def rotated(x: Tensor, angle: float) -> Tensor:
     return grid_sample(images, grid, align_corners=False).view_as(x)
 
 
-def pair_noise(rate: float, clients: Clients = None) -> Transform:
-    """Training labels: class c becomes c+1 (the last becomes 0) with probability ``rate``."""
-    return _noise("pair-noise", rate, clients, lambda y, key, C: (y + 1) % C)
+def pair_noise(rate: float, clients: Clients = None, val: bool = False) -> Transform:
+    """Training labels: class c becomes c+1 (the last becomes 0) with probability ``rate``.
+
+    Validation labels stay clean, which real ones would not, unless ``val=true``.
+    """
+    return _noise("pair-noise", rate, clients, val, lambda y, key, C: (y + 1) % C)
 
 
-def symmetric_noise(rate: float, clients: Clients = None) -> Transform:
-    """Training labels: each other class with probability ``rate`` / (C − 1)."""
+def symmetric_noise(rate: float, clients: Clients = None, val: bool = False) -> Transform:
+    """Training labels: each other class with probability ``rate`` / (C − 1).
+
+    Validation labels stay clean, which real ones would not, unless ``val=true``.
+    """
 
     def other(y: Tensor, key: Tensor, C: int) -> Tensor:
         return (y + 1 + rng.randint(key, C - 1, y.shape[1:])) % C
 
-    return _noise("symmetric-noise", rate, clients, other)
+    return _noise("symmetric-noise", rate, clients, val, other)
 
 
 TRANSFORMS: dict[str, Callable[..., Transform]] = {
@@ -114,8 +123,17 @@ def apply(data: UnsplitData, transforms: Iterable[str | Transform]) -> UnsplitDa
     for each in given:
         transform = parse(each) if isinstance(each, str) else each
         applied = [*data.describe.get("transforms", []), transform.spec]
-        data = replace(transform.apply(data), describe={**data.describe, "transforms": applied})
+        changed = transform.apply(data)
+        if not transform.alike and not _same_examples(data, changed):
+            changed = replace(changed, label_shift_only=False)
+        data = replace(changed, describe={**data.describe, "transforms": applied})
     return data
+
+
+def _same_examples(before: UnsplitData, after: UnsplitData) -> bool:
+    """Whether a transform left all clients' inputs and true labels as they were."""
+    pairs = ((before.x, after.x), (before.y, after.y), (before.rows.rows, after.rows.rows))
+    return all(one is other or torch.equal(one, other) for one, other in pairs)
 
 
 def chosen(clients: Clients, names: Sequence[str], seed: int) -> list[int]:
@@ -158,15 +176,20 @@ def _rows(data: UnsplitData, clients: Clients) -> Tensor:
 
 
 def _noise(
-    name: str, rate: float, clients: Clients, flip: Callable[[Tensor, Tensor, int], Tensor]
+    name: str,
+    rate: float,
+    clients: Clients,
+    val: bool,
+    flip: Callable[[Tensor, Tensor, int], Tensor],
 ) -> Transform:
-    """Flip training labels with probability ``rate``.
+    """Flip training labels with probability ``rate``, and with ``val`` validation labels, too.
 
     The draw is keyed by row, so a row has the same noise in every fold that trains on it, and rows
     flipped at one rate are among those flipped at a higher one.
     """
     if not 0 <= real(rate, "the rate") <= 1:
         raise GlocalError(f"the rate of {name} should be from 0 to 1, not {rate!r}.")
+    check("val", val, bool)
 
     def apply(data: UnsplitData) -> UnsplitData:
         rows = _rows(data, clients)
@@ -177,12 +200,17 @@ def _noise(
         flipped = rng.uniform(rng.fold(key, 0), y.shape[1:]) < rate
         y_train = data.y_train.clone()
         y_train[rows] = torch.where(flipped, flip(y, rng.fold(key, 1), data.classes), y)
-        return replace(data, y_train=y_train)
+        if not val:
+            return replace(data, y_train=y_train)
+        y_val = (data.y if data.y_val is None else data.y_val).clone()
+        y_val[rows] = y_train[rows]
+        return replace(data, y_train=y_train, y_val=y_val)
 
-    return Transform(_spell(name, rate, clients), apply)
+    return Transform(_spell(name, rate, clients, ", val=true" if val else ""), apply)
 
 
-def _spell(name: str, value: float, clients: Clients) -> str:
+def _spell(name: str, value: float, clients: Clients, more: str = "") -> str:
     if isinstance(clients, Sequence) and not isinstance(clients, str):
         clients = f"only({', '.join(str(c) for c in clients)})"
-    return f"{name}({value:g})" if clients is None else f"{name}({value:g}, clients={clients})"
+    chosen_clients = "" if clients is None else f", clients={clients}"
+    return f"{name}({value:g}{chosen_clients}{more})"

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from glocal.core.errors import GlocalError, unknown
 from glocal.data.federation import Federation
-from glocal.evaluation import metrics, paired_test
+from glocal.evaluation import metrics, paired_test, pooling_test
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.intervals import nan_mean, paired, student, without_nan
@@ -58,8 +58,8 @@ class Trial:
 
 
 def pool_is_valid(fed: Federation) -> bool:
-    """Whether a client can be evaluated on other clients' test examples: only labels differ."""
-    return fed.label_shift_only and fed.y.dim() == 1
+    """Whether clients are said to differ only in labels, by the data or by the user."""
+    return pooling_test.claimed(fed)
 
 
 def client_table(trials: Sequence[Trial]) -> Table:

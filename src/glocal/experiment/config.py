@@ -81,6 +81,12 @@ class Config:
         "The column of a .csv file that says which rows belong together, such as a patient's: "
         "these stay in one split and count as one.",
     )
+    pooled: bool | None = setting(
+        None,
+        "Data",
+        "Real clients differ in their label shares only: evaluate each on all clients' test "
+        "examples, unless a test says that they differ in more.",
+    )
     model: str | Module | Callable[[], Module] = setting(
         "mlp",
         "Training",

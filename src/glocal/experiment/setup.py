@@ -67,7 +67,9 @@ class Setup:
 
     def key(self, client: LocalTraining) -> str:
         """A text that is equal, while ``objects`` live, where a baseline would come out equal."""
-        return " ".join([self.digest, *(str(id(part)) for part in self.objects), known_by(client)])
+        pool = str(pool_is_valid(self.fed))  # whether it was evaluated on all clients' examples
+        objects = (str(id(part)) for part in self.objects)
+        return " ".join([self.digest, pool, *objects, known_by(client)])
 
     @property
     def small(self) -> bool:

@@ -179,8 +179,12 @@ def filled(
                 given = given[torch.isin(y, fed.y_train[rows[k]])]
             rows[k] = torch.cat([rows[k], len(fed.x) + given])
     counts = torch.tensor([len(part) for part in rows], device=fed.train.start.device)
+    unit = fed.unit
+    if unit is not None:  # a synthetic example belongs to no group
+        unit = torch.cat([unit, int(unit.max()) + 1 + torch.arange(len(y), device=unit.device)])
     return replace(
         fed,
+        unit=unit,
         x=torch.cat([fed.x, x]),
         y=torch.cat([fed.y, y]),
         y_train=torch.cat([fed.y_train, y]),

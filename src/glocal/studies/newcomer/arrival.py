@@ -87,14 +87,15 @@ def _some(fed: Federation, clients: list[int], label_shift_only: bool) -> Federa
         val=of(fed.val),
         test=of(fed.test),
         label_shift_only=label_shift_only,
+        pooled=None,
         unsplit=None,
     )
 
 
 def _labels_alone(fed: Federation, newcomer: int) -> bool:
     """Whether the old clients differ in labels alone: nobody but the newcomer was turned."""
-    if fed.label_shift_only:
-        return True
+    if fed.pooled is not None or fed.label_shift_only:
+        return fed.label_shift_only if fed.pooled is None else fed.pooled
     about = fed.describe
     partition = about.get("partition", "own ids")
     if partition == "own ids" or column_of(partition) is not None:
@@ -107,6 +108,8 @@ def _labels_alone(fed: Federation, newcomer: int) -> bool:
         if name.endswith("-noise"):  # training labels only
             continue
         turned: Any = kwargs.get("clients", args[1] if len(args) > 1 else None)
+        if name == "rotate" and turned is None:  # all clients alike
+            continue
         if name != "rotate" or set(chosen(turned, fed.names, about["seed"])) != {newcomer}:
             return False
     return True
