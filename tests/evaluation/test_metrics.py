@@ -161,6 +161,18 @@ def test_top_k_of_few_classes_is_everything() -> None:
     assert METRICS["top5"](logits, y) == 1.0
 
 
+def test_std_and_median_by_hand() -> None:
+    """Deviations −2, −1, 0, 3 from the mean 3: squares 14 over 4 clients."""
+    s = fairness([math.nan, 1.0, 6.0, 3.0, 2.0])
+    assert s["std"] == pytest.approx(math.sqrt(14 / 4))
+    assert s["median"] == 2.5
+    assert fairness([0.4, 0.9, 0.1])["median"] == 0.4
+    assert fairness([7.0])["std"] == 0.0
+    empty = fairness([math.nan])
+    assert math.isnan(empty["std"])
+    assert math.isnan(empty["median"])
+
+
 def test_fairness_by_hand() -> None:
     values = [i / 100 for i in range(1, 21)]
     s = fairness(values[::-1], n=[1] * 10 + [3] * 10)

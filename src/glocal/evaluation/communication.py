@@ -100,7 +100,7 @@ def published(down: Counts, up: Counts, cohort: int, clients: int, fraction: flo
     """A round's parameters as papers count them: ``|θ| · (K + C·K)`` where θ is all that is sent.
 
     What a client of the cohort received goes down to all ``K`` clients, and what it sent comes up
-    from the ``C·K`` sampled ones, both with what travels beside the update (SCAFFOLD's control
+    from the ``C·K`` sampled ones, both with what is sent beside the update (SCAFFOLD's control
     variate, FedEvg's examples); private layers as they begin are not counted. Liang et al., *Think
     locally, act globally: federated learning with local and global representations*, 2020, print
     these totals; those of a run in stages (their warm-up, then fewer shared layers) add up.

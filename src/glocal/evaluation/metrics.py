@@ -110,7 +110,13 @@ PERCENT = ("accuracy", "top5")
 """The metrics that tables and figures show in per cent."""
 
 FIGURES = ("mean", "worst10", "best10", "gini", "gap")
-"""What :func:`fairness` tells of a metric."""
+"""What :func:`fairness` tells of a metric, and methods are set against each other by."""
+
+SPREAD = ("std", "median")
+"""What it tells beside these."""
+
+NOTHING = dict.fromkeys((*FIGURES, *SPREAD), math.nan)
+"""What it tells without clients."""
 
 
 def fairness(
@@ -126,7 +132,8 @@ def fairness(
         had a value), ``mean``, ``worst10`` and ``best10`` (means of the worst and best tenth of
         clients, rounded up), ``gap`` (between the best and the worst client), ``gini`` (×100: half
         the mean absolute difference of two clients, in per cent of the mean; 0 if all values are 0;
-        NaN if one is negative, as a benefit can be, for which it has no meaning), and, given
+        NaN if one is negative, as a benefit can be, for which it has no meaning), ``std`` (the
+        standard deviation of these very clients, ``√(Σ (x − mean)² / K)``), ``median`` and, given
         ``n``, ``mean_examples``, in which every test example counts once.
     """
     x = np.asarray(values, dtype=np.float64)
@@ -134,7 +141,7 @@ def fairness(
     best_first = np.sort(x[exists]) if lower_is_better else -np.sort(-x[exists])
     k = len(best_first)
     tenth = -(-k // 10)
-    summary: dict[str, Any] = {"over": "clients", "clients": k, **dict.fromkeys(FIGURES, math.nan)}
+    summary: dict[str, Any] = {"over": "clients", "clients": k, **NOTHING}
     if k:
         summary |= {
             "mean": float(best_first.mean()),
@@ -142,6 +149,8 @@ def fairness(
             "best10": float(best_first[:tenth].mean()),
             "gini": _gini(x[exists]),
             "gap": float(abs(best_first[0] - best_first[-1])),
+            "std": float(best_first.std()),
+            "median": float(np.median(best_first)),
         }
     if n is not None:
         w = np.asarray(n, dtype=np.float64)[exists]

@@ -180,7 +180,7 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
     benefits = rows["benefit"]
     pooled = pool_is_valid(trials[0].fed)
     summary: dict[str, Any] = {
-        **{k: spread[k] for k in (*metrics.FIGURES, "mean_examples")},
+        **{k: spread[k] for k in (*metrics.FIGURES, *metrics.SPREAD, "mean_examples")},
         "local_mean": nan_mean(rows["local_accuracy"]),
         "benefit": nan_mean(benefits),
         **verdict_counts(rows["verdict"]),

@@ -15,8 +15,10 @@ from glocal.evaluation.summary import against as set_against
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import parallel
 from glocal.experiment import setup as setups
+from glocal.experiment.budget import check_budget, equal
 from glocal.experiment.choice import CHOICE, choice
 from glocal.experiment.config import DEFAULT_COMPARISON, GROUPS, Config, from_arguments, of_group
+from glocal.experiment.goal import reached, recording
 from glocal.experiment.repeat import Repeat
 from glocal.experiment.run import Comparison, Run, assembled
 from glocal.experiment.runner import (
@@ -153,6 +155,8 @@ def compare(
     *,
     against: str | None = None,
     choose: bool = False,
+    budget: str = "rounds",
+    goal: float | None = None,
     progress: bool | Report | None = None,
     on_line: Callable[[str, Line], None] = lambda name, line: None,
     **settings: Any,
@@ -164,6 +168,11 @@ def compare(
         fed: the data; by default what the settings ``data``, ``clients``, ``partition`` say.
         against: one of the methods, which the others are set against.
         choose: also show clients that choose among all of these on their validation data.
+        budget: what methods have in common: ``"rounds"``, or with ``"equal"`` the gradients of the
+            first federated one, to which the others' rounds are fitted
+            (:mod:`glocal.experiment.budget`).
+        goal: also count rounds, parameters and gradients until this mean validation accuracy, which
+            is then recorded after every round (or as ``validate_every`` says).
         progress: show bars: on a terminal by default; or a function (what, done, total).
         on_line: called with a method's name and each round's line of its history.
         settings: {settings}
@@ -177,15 +186,33 @@ def compare(
     else:
         _check_federation(fed)
         config = from_arguments(settings)
+    config = recording(config, goal)
+    check_budget(budget)
+    if budget == "equal":
+        matched = equal(methods, config, fed)
+        methods = dict(matched.values())
+        against = matched[against][0] if against is not None else None
     with reporter(progress) as report:
         done = dict(train_all(methods, config, fed, Callbacks(report, on_line)))
-    return Comparison(concluded(done, fed, config, against, choose))
+    return Comparison(concluded(done, fed, config, against, choose, goal))
 
 
 def concluded(
-    done: dict[str, Run], fed: Federation, config: Config, against: str | None, choose: bool
+    done: dict[str, Run],
+    fed: Federation,
+    config: Config,
+    against: str | None,
+    choose: bool,
+    goal: float | None = None,
 ) -> dict[str, Run]:
-    """Add what takes all runs to say: clients that choose, and one method against the others."""
+    """Add what takes all runs to say: clients that choose, and one method against the others.
+
+    And, where there is a goal, what it took to reach it.
+    """
+    if goal is not None:
+        for run in done.values():
+            if not run.is_baseline:
+                run.summary["goal"] = reached(run.repeats, goal)
     if choose or config.adapt is not None:
         done[CHOICE] = choice(done, fed)
     if against is not None:

@@ -160,7 +160,7 @@ def assembled(
     first = repeats[0]
     rows = client_table(trials)
     summary = summarise(rows, trials)
-    summary["rounds"] = 0 if is_baseline else config.rounds
+    summary["rounds"] = first.trained.training.rounds if first.trained else 0
     if first.privacy is not None:
         summary |= {k: first.privacy[k] for k in ("epsilon", "rounds")}
         summary["privacy"] = first.privacy
@@ -182,7 +182,9 @@ def assembled(
     together = [repeat.together for repeat in repeats if repeat.together is not None]
     if together:
         summary["new_test"] = ensemble.mean(together)
-    chosen = {"model": setup.model_name, "engine": first.engine}
+    chosen: dict[str, Any] = {"model": setup.model_name, "engine": first.engine}
+    if first.trained:
+        chosen["rounds"] = first.trained.training.rounds
     several = tuple(repeats)
     return Run(
         method=name,

@@ -134,7 +134,7 @@ class Federated:
             fed,
             setup.engine,
             _sampler(config, len(fed)),
-            config.rounds,
+            self.plan.rounds or config.rounds,
             setup.seed,
             config.validate_every,
             adversary,
@@ -158,7 +158,7 @@ class Federated:
             training = replace(training, storage=storage)
 
         def on_round(done: Progress, new: list[Line]) -> None:
-            callbacks.report(setup.title(self.name), done.round, config.rounds)
+            callbacks.report(setup.title(self.name), done.round, training.rounds)
             for line in new:
                 of_several = {"repeat": setup.repeat + 1} if config.repeats > 1 else {}
                 callbacks.on_line(self.name, {**line, **of_several})

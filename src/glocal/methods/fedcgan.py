@@ -82,7 +82,7 @@ def fedcgan(
         [(discriminator, ["critic"]), (generator, ["generator"])],
         base,
         opt,
-        gradients=3,  # D's of a real and of a made example, G's
+        gradients=3,  # D's of x and of x̂, and G's
         spc=spc,
         code=code,
         width=width,

@@ -4,7 +4,8 @@ A spec is a base, its hyper-parameters in brackets, and components joined by ``+
 ``fedprox(mu=0.1)+uniform+adam(lr=0.01)``. A component used as a base means fedavg with it, and the
 settings it does not know are fedavg's: ``adam(lr=0.01, epochs=1)`` is
 ``fedavg(epochs=1)+adam(lr=0.01)``, where ``lr`` is the server's. ``own.py:name`` is a method or a
-component of the user's own.
+component of the user's own. Every base also takes ``shared``, which layers are, and ``rounds``, how
+many it trains for where that is not what the settings say.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ SELECTORS: dict[str, Callable[..., Selector]] = {
     "nothing": sharing.nothing,
 }
 
+EVERY_BASE = ("shared", "rounds")
+"""What every base takes beside its own settings and those of training."""
+
 
 def resolve(spec: str) -> Method | Plan:
     """The method a spec describes."""
@@ -47,6 +51,9 @@ def resolve(spec: str) -> Method | Plan:
     if entry is None:
         raise unknown("method", name, registry.known())
     slots = _fill(spec, components)
+    rounds = kwargs.pop("rounds", None)
+    if name == "local" and rounds is not None:
+        raise GlocalError("local has no rounds: give max_epochs instead.")
     if name == "local" and (slots or "shared" in kwargs):
         raise GlocalError(
             f"local sends nothing, so the rest of {shown(spec)} would do nothing: leave it out."
@@ -61,20 +68,23 @@ def resolve(spec: str) -> Method | Plan:
         # A method that splits the model itself (FedRep) must know the split; others need not.
         knows = "shared" in inspect.signature(entry.make).parameters
         (kwargs if knows else slots)["shared"] = chosen
-    base: Method | Plan = _made(entry.make, Call(name, first.args, kwargs), ("shared",))
+    base: Method | Plan = _made(entry.make, Call(name, first.args, kwargs), EVERY_BASE)
     if "server_opt" in slots:
         _refuse_a_second_optimiser(spec, name, base, slots["server_opt"])
+    if rounds is not None:
+        base = replace(as_plan(base), rounds=rounds)
     if not slots:
         return base
     if isinstance(base, Method):
         return base.replace(**slots)
-    return Plan(tuple(replace(s, method=s.method.replace(**slots)) for s in base.stages))
+    stages = tuple(replace(s, method=s.method.replace(**slots)) for s in base.stages)
+    return replace(base, stages=stages)
 
 
 def _as_base(call: Call, make: Callable[..., Any]) -> tuple[Call, Call]:
     """A component used as a base is fedavg with it: the settings it knows are its own."""
     own = validation.declared(make)[1].keys()
-    known = [*own, *validation.declared(fedavg)[1], "shared"]
+    known = [*own, *validation.declared(fedavg)[1], *EVERY_BASE]
     for setting in call.kwargs:
         if setting not in known:
             raise unknown(f"setting of {call.name}", setting, known)

@@ -35,7 +35,9 @@ def list_methods() -> None:
         methods.append([(name, "bold"), first_line(entry.make), ", ".join(settings)])
     print("Methods (first in a spec, settings in brackets: 'fedprox(mu=0.1, epochs=2)')\n")
     table(["name", "what it does", "its own settings"], methods, left=3)
-    print(f"\nEvery method also takes {', '.join(TrainingArgs.__annotations__)} and shared.")
+    print(
+        f"\nEvery method also takes {', '.join(TrainingArgs.__annotations__)}, shared and rounds."
+    )
     print("\nJoined with + ('fedavg+uniform+adam(lr=0.01)')\n")
     components: list[list[Cell]] = [
         [(name, "bold"), slot.replace("server_opt", "server optimiser"), first_line(make)]

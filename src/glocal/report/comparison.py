@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from glocal.report.tables import (
     Cell,
     count,
     interval,
+    number,
     paragraphs,
     percent,
     points,
@@ -30,9 +32,11 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None =
     new_test = any("new_test" in run.summary for run in runs.values())
     head = ["method", "mean %", "worst 10 %", "best 10 %", "Gini", "vs alone"]
     head += ["better off", "worse off", "undecided", "sent up", "sent down"]
+    head += ["gradients", *(["seconds"] if sys.stdout.isatty() else [])]
+    head += (goal := _goal_head(runs))
     head += [*(["new test %"] if new_test else []), *([f"vs {base}"] if base else [])]
     base_summary = runs[base].summary if base else None
-    rows = [_row(name, run, base_summary, new_test) for name, run in runs.items()]
+    rows = [_row(name, run, base_summary, new_test, bool(goal)) for name, run in runs.items()]
     show_table(head, rows, *_legend([run.summary for run in runs.values()], fed))
     if base_summary is not None:
         pairs = against(base_summary, base_summary)["by"]
@@ -53,7 +57,9 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None =
             print(f"Worse off than alone with {name}: {some(worse)}.")
 
 
-def _row(name: str, run: Run, base: Mapping[str, Any] | None, new_test: bool) -> list[Cell]:
+def _row(
+    name: str, run: Run, base: Mapping[str, Any] | None, new_test: bool, goal: bool
+) -> list[Cell]:
     s = run.summary
     verdicts: list[Cell] = ["baseline", "–", "–", "–"]
     if not run.is_baseline:
@@ -65,9 +71,32 @@ def _row(name: str, run: Run, base: Mapping[str, Any] | None, new_test: bool) ->
         *verdicts,
         short(s["params_up"]),
         short(s["params_down"]),
+        short(s.get("gradient_evaluations")),
+        *_seconds(run),
+        *(_goal_cells(s) if goal else []),
         *([percent(s.get("new_test", {}).get("logits"))] if new_test else []),
         *([] if base is None else ["–" if s is base else interval(against(s, dict(base)))]),
     ]
+
+
+def _goal_head(runs: Mapping[str, Run]) -> list[str]:
+    """The columns of a goal, where one was set."""
+    goals = [run.summary["goal"]["accuracy"] for run in runs.values() if "goal" in run.summary]
+    return [f"rounds to {100 * goals[0]:g} %", f"sent to {100 * goals[0]:g} %"] if goals else []
+
+
+def _goal_cells(summary: Mapping[str, Any]) -> list[Cell]:
+    goal = summary.get("goal", {"rounds": None})
+    if goal["rounds"] is None:
+        return ["–", "–"]
+    part, repeats = goal["reached"], summary["repeats"]
+    of = "" if part == repeats else f" ({part} of {repeats})"
+    return [f"{goal['rounds']:g}{of}", short(goal["params_up"] + goal["params_down"])]
+
+
+def _seconds(run: Run) -> list[Cell]:
+    """How long a repeat trained, on a terminal alone: in a pipe, the same seed is the same text."""
+    return [number(run.seconds or None)] if sys.stdout.isatty() else []
 
 
 def off_counts(summary: Mapping[str, Any]) -> list[Cell]:
@@ -204,7 +233,7 @@ def _legend(summaries: list[dict[str, Any]], fed: Federation) -> list[str]:
         f"Accuracy: each client's model on {where}; means over clients. vs alone: points above "
         "the model the client trains by itself. Better or worse off: an exact paired test at 90 % "
         "says so; else undecided. Sent: parameters communicated, to and from all sampled clients "
-        "together.",
+        "together. Gradients: of one example each, by all clients together.",
     ]
     if any("new_test" in s for s in summaries):
         lines.append("New test: all clients' logits averaged, on everybody's test examples.")

@@ -15,6 +15,7 @@ from glocal.data.federation import Federation
 from glocal.experiment import result_files
 from glocal.experiment.config import Config, from_mapping
 from glocal.experiment.fit import concluded, train_all
+from glocal.experiment.goal import recording
 from glocal.experiment.run import Run
 from glocal.experiment.runner import Callbacks
 from glocal.methods import resolve
@@ -35,6 +36,7 @@ class Job:
     """Whether it is a single run, whose folder is the root itself."""
     against: str | None = None
     choose: bool = False
+    goal: float | None = None
     named: bool = True
     """Whether the user chose the folder."""
     again: bool = False
@@ -48,6 +50,7 @@ def new(
     kind: str,
     against: str | None = None,
     choose: bool = False,
+    goal: float | None = None,
 ) -> Job:
     """A job that begins."""
     for spec in specs:
@@ -61,7 +64,7 @@ def new(
             n += 1
             path = root / f"{result_files.slug(spec)}-{n}"
         folders[spec] = path
-    return Job(root, folders, config, one, against, choose, out is not None)
+    return Job(root, folders, config, one, against, choose, goal, out is not None)
 
 
 def left_off(folder: Path) -> Job:
@@ -95,9 +98,10 @@ def _comparison(folder: Path) -> Job:
             str(spec): folder / name for spec, name in zip(about["methods"], names, strict=True)
         }
         config = from_mapping(about["settings"])
-        against, choose = about.get("against"), bool(about["choose"])
+        against, choose, goal = about.get("against"), bool(about["choose"]), about.get("goal")
         if not folders or not (against is None or against in folders):
             raise ValueError("methods")
+        recording(config, goal)
     except (OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, GlocalError):
             raise
@@ -105,7 +109,7 @@ def _comparison(folder: Path) -> Job:
             f"{file} is damaged ({type(error).__name__}: {error}): compare anew into another "
             "folder."
         ) from error
-    return Job(folder, folders, config, False, against, choose, again=True)
+    return Job(folder, folders, config, False, against, choose, goal, again=True)
 
 
 def train(job: Job) -> tuple[dict[str, Run], Federation]:
@@ -146,13 +150,14 @@ def train(job: Job) -> tuple[dict[str, Run], Federation]:
                         "folders": [path.name for path in job.folders.values()],
                         "choose": job.choose,
                         "against": job.against,
+                        "goal": job.goal,
                         "settings": config.as_toml(),
                     }
                     files.write(root / run_folder.COMPARISON, files.toml(about).encode())
             done = _trained(job, fed, checkpoints)
         finally:
             _tidy(job)
-        done = concluded(done, fed, config, job.against, job.choose)
+        done = concluded(done, fed, config, job.against, job.choose, job.goal)
         if not job.one:
             files.write(root / "result.json", files.dump(result_files.result(done)))
         for folder in dict.fromkeys([*job.folders.values(), root]):

@@ -35,6 +35,8 @@ FIGURES = (
     "best10",
     "gini",
     "gap",
+    "std",
+    "median",
     "local_mean",
     "benefit",
     "better_off",
@@ -42,6 +44,7 @@ FIGURES = (
     "undecided",
     "params_up",
     "params_down",
+    "gradient_evaluations",
     "epsilon",
 )
 """What a summary says in a number each."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, shown
 from glocal.core.types import Downlink, Params, Tree
+from glocal.core.validation import integer
 from glocal.data.federation import Federation
 from glocal.nn.optim import Optimizer, sgd
 from glocal.nn.task import Task
@@ -229,8 +230,12 @@ class Plan:
     """
 
     stages: tuple[Stage, ...]
+    rounds: int | None = None
+    """Of all stages together; none: as many as the settings say."""
 
     def __post_init__(self) -> None:
+        if self.rounds is not None:
+            integer(self.rounds, "rounds", 1)
         if not self.stages:
             raise GlocalError("a plan needs one stage or more.")
         for stage in self.stages[:-1]:

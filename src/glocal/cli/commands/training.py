@@ -35,6 +35,18 @@ def compare(
         "--choose",
         panel="Evaluation",
     ),
+    budget: str = option(
+        "rounds",
+        "What methods have in common: rounds, or equal (gradients: the others train for the number "
+        "of rounds whose gradients come nearest to those of the first federated method).",
+        panel="Training",
+    ),
+    goal: float | None = option(
+        None,
+        "Also show the rounds and parameters until the mean validation accuracy is this, as in 0.9 "
+        "(looked at after every round, or as --validate-every says).",
+        panel="Evaluation",
+    ),
     out: Path | None = OUT,
     json: Path | None = JSON,
 ) -> None:
@@ -52,7 +64,16 @@ def compare(
     specs = list(dict.fromkeys(methods or DEFAULT_COMPARISON))
     if against is not None and against not in specs:
         raise GlocalError(f"--against {against} is not among the methods compared: add it to them.")
-    _train(runs.job.new(specs, config, out, "compare", against, choose), json)
+    from glocal.experiment.budget import check_budget, equal
+    from glocal.experiment.goal import recording
+
+    check_budget(budget)
+    config = recording(config, goal)
+    if budget == "equal":
+        matched = equal({spec: spec for spec in specs}, config, config.federation())
+        specs = [spec for spec, _ in matched.values()]
+        against = matched[against][0] if against is not None else None
+    _train(runs.job.new(specs, config, out, "compare", against, choose, goal), json)
 
 
 @with_settings(jobs=0)
