@@ -17,7 +17,7 @@ from torch import Tensor
 from glocal.core.errors import GlocalError
 from glocal.core.validation import check as check_kind
 from glocal.core.validation import integer
-from glocal.data import table
+from glocal.data import suggested_groups, table
 from glocal.data import validation as check
 from glocal.data.group_split import split_groups
 from glocal.data.groups import check_clients, units
@@ -185,6 +185,7 @@ def federation(
         group = table.column(columns, group, "groups") if isinstance(group, str) else group
 
     numeric = None
+    feature_columns: dict[str, check.Array] = {}
     extra: dict[str, Any] = {}
     if columns is None:
         inputs = check.features(x)
@@ -241,7 +242,10 @@ def federation(
         unit=unit,
         pooled=pooled,
     )
-    return _split(apply(data, transforms), 0)
+    fed = _split(apply(data, transforms), 0)
+    if unit is None:
+        suggested_groups.mention(inputs, fed.train, fed.test, feature_columns)
+    return fed
 
 
 def _assign(

@@ -78,7 +78,8 @@ def encode(
             if len(words) > MOST_WORDS:
                 raise GlocalError(
                     f"column {shown(name)} has {len(words)} different words, more than "
-                    f"{MOST_WORDS}: leave it out, or group them."
+                    f"{MOST_WORDS}: leave it out, use fewer words, or name it with group= if it "
+                    "says which rows belong together."
                 )
             categories.append((len(names), len(names) + len(words)))
             parts.append(np.eye(len(words))[code])

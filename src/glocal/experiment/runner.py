@@ -25,6 +25,7 @@ from glocal.experiment.adaptation_report import adapt_clients
 from glocal.experiment.baseline import gradients_of, known_by
 from glocal.experiment.config import Config
 from glocal.experiment.fingerprint import digest
+from glocal.experiment.public_data import check_public
 from glocal.experiment.repeat import (
     Repeat,
     Trained,
@@ -143,6 +144,8 @@ class Federated:
         )
         for technique in techniques(config.adapt):
             technique.check(setup.task, config.public)
+        if config.public is not None:
+            check_public(config.public, setup.fed)
         for stage in self.plan.stages:
             stage.method.check(setup.task, setup.fed, training.setting)
         return training

@@ -111,24 +111,29 @@ def load(file: Path, fed: Federation) -> tuple[Tensor, Tensor]:
     x, y = found.get("x"), found.get("y")
     if x is None or y is None or not x.numel() or not y.numel():
         raise GlocalError(f"{file} has no examples: they belong in x, and their labels in y.")
+    return examples_like(fed, x, y, str(file))
+
+
+def examples_like(fed: Federation, x: Tensor, y: Tensor, what: str) -> tuple[Tensor, Tensor]:
+    """The examples where ``fed`` is; refuses what are no examples like the clients'."""
     if x.shape[1:] != fed.x.shape[1:] or y.shape != (*x.shape[:1], *fed.y.shape[1:]):
         raise GlocalError(
-            f"{file} does not fit the data: x is {_size(x)} and y is {_size(y)}, and an example "
+            f"{what} does not fit the data: x is {_size(x)} and y is {_size(y)}, and an example "
             f"of the clients is {_size(fed.x[0])}; give examples like theirs, with their labels."
         )
     tokens = not fed.x.is_floating_point()
     if x.dtype not in (WHOLE if tokens else REAL):
         wanted = "integers" if tokens else "floating-point numbers"
-        raise GlocalError(f"{file} does not fit the data: x must be {wanted}, not {x.dtype}.")
+        raise GlocalError(f"{what} does not fit the data: x must be {wanted}, not {x.dtype}.")
     if y.dtype not in WHOLE or int(y.min()) < 0 or int(y.max()) >= fed.classes:
         raise GlocalError(
-            f"{file} does not fit the data: y must be labels from 0 to {fed.classes - 1}."
+            f"{what} does not fit the data: y must be labels from 0 to {fed.classes - 1}."
         )
     x, y = x.to(fed.x), y.to(fed.y)
     if tokens and (int(x.min()) < 0 or int(x.max()) > int(fed.x.max())):
-        raise GlocalError(f"{file} does not fit the data: x has tokens that no client has.")
+        raise GlocalError(f"{what} does not fit the data: x has tokens that no client has.")
     if not bool(torch.isfinite(x).all()):
-        raise GlocalError(f"{file} is of no use: x holds values that are NaN or infinite.")
+        raise GlocalError(f"{what} is of no use: x holds values that are NaN or infinite.")
     return x, y
 
 

@@ -14,6 +14,7 @@ from glocal.evaluation.summary import Trial, against, client_table, summarise
 from glocal.experiment.adaptation import Public, techniques
 from glocal.experiment.adaptation_report import adapt_clients
 from glocal.experiment.choice import CHOICE, choice
+from glocal.experiment.public_data import check_public
 from glocal.experiment.repeat import Repeat, evaluate_trained, struck
 from glocal.experiment.result_files import result
 from glocal.experiment.run import Run, assembled
@@ -65,7 +66,9 @@ def adapt_runs(
     for old in restored:
         name = old.files.method
         with old.setup.threads():
-            examples = load(public, old.setup.fed) if public is not None else None
+            examples = None
+            if public is not None:
+                examples = check_public(load(public, old.setup.fed), old.setup.fed)
             runs[name] = adapted(old, by, report, keep=again, public=examples)
             more[name] = {"recorded": recorded(old, runs[name])}
             if again:
