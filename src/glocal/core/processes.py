@@ -1,0 +1,44 @@
+"""Processes that work for this one: how many there may be, how they begin and how they end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import wait as wait_for
+
+
+def cores() -> int:
+    """Those this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def without_script(sent: bytes = b"") -> Iterator[None]:
+    """Workers start without the caller's script, unless they are sent something that is in it."""
+    main = sys.modules["__main__"].__dict__
+    file = None if b"__main__" in sent else main.pop("__file__", None)
+    try:
+        yield
+    finally:
+        if file is not None:
+            main["__file__"] = file
+
+
+def begin_worker() -> None:
+    """In a new worker: the parent answers signals to stop, and no worker outlives it."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot end its workers: they end themselves."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait_for([parent.sentinel])
+        os._exit(1)

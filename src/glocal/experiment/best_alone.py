@@ -1,0 +1,168 @@
+"""The best alone: what a client could do by itself with the means of a competent practitioner.
+
+Every client cross-validates the model that the federation trains and the families of
+:mod:`glocal.experiment.classifiers` on the examples it may learn from (training and validation
+where both sides are tuned and refitted, training alone where neither is), and uses the best, fitted
+to all of these. Test data has no say in it. Ties go to the simpler: constant, logistic, svm, knn,
+the same model, boosting. How much is tried depends on sizes, never on the clock: the same data
+gives the same result on any machine.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal.core import rng
+from glocal.data.federation import Federation
+from glocal.data.schema import Schema
+from glocal.evaluation import metrics
+from glocal.evaluation.evaluate import Outcome, metric_names
+from glocal.evaluation.summary import pool_is_valid
+from glocal.experiment import classifiers
+from glocal.experiment.client_fits import Data, Found, Task, solve_all
+from glocal.experiment.folds import Integers, folds
+
+SAME = "same model"
+
+SIMPLEST_FIRST = (classifiers.CONSTANT, "logistic", "svm", "knn", SAME, "boosting")
+"""What wins where scores are equal."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What every client of one repeat fitted alone, and how sure it may be of that."""
+
+    outcome: Outcome
+    score: Tensor
+    """[clients] the cross-validated accuracy; NaN: there is nothing."""
+    left_out: Counter[str]
+    """How many clients had too much data for a family."""
+
+
+def learnable(fed: Federation, k: int, *, tune: bool) -> Tensor:
+    """The rows that a client may learn from: validation data too where it is refitted."""
+    return torch.cat([fed.train.of(k), fed.val.of(k)]) if tune else fed.train.of(k)
+
+
+def folds_of(fed: Federation, k: int, seed: int, *, tune: bool) -> Integers:
+    """The fold of each row that a client may learn from: the same for all that it tries."""
+    rows = learnable(fed, k, tune=tune).cpu()
+    unit = None if fed.unit is None else fed.unit.cpu()[rows].numpy()
+    key = rng.fold(rng.fold(rng.key(seed), 0xF01D), k)
+    return folds(fed.y_train.cpu()[rows].numpy(), unit, key)
+
+
+def unavailable(fed: Federation) -> str | None:
+    """Why nothing but the same model can be tried, in a sentence; None where it can."""
+    if not Schema.of(fed).numbers:
+        return "the best alone is the same model alone: nothing else here is made for sequences."
+    if importlib.util.find_spec("sklearn") is None:
+        return (
+            "the best alone is the same model alone: the others need scikit-learn, which is not "
+            "installed (pip install scikit-learn)."
+        )
+    return None
+
+
+def fit_all(
+    federations: Sequence[Federation],
+    seeds: Sequence[int],
+    *,
+    tune: bool,
+    tick: Callable[[int, int], None] = lambda done, total: None,
+    processes: int = 1,
+) -> list[Alone]:
+    """What every client of every repeat fits best, of all families but the same model.
+
+    Args:
+        federations: those of the repeats.
+        seeds: theirs.
+        tune: whether clients learn from their validation data too.
+        tick: called with the clients done and the clients there are.
+        processes: how many work on it; it changes nothing that comes out.
+    """
+    clients = len(federations[0])
+    limit = min(
+        classifiers.CLIENT_OPERATIONS,
+        classifiers.FEDERATION_OPERATIONS / (clients * len(federations)),
+    )
+    tasks = []
+    for r, (fed, of_repeat) in enumerate(zip(federations, seeds, strict=True)):
+        for k in range(clients):
+            rows, own = learnable(fed, k, tune=tune).cpu().numpy(), fed.test.of(k).cpu().numpy()
+            seed = rng.seed_of(rng.fold(rng.fold(rng.key(of_repeat), 0xBE57), k)) % 2**32
+            fold = folds_of(fed, k, of_repeat, tune=tune)
+            tasks.append(Task(r, k, rows, own, fold, seed, limit))
+    found: dict[tuple[int, int], Found] = {}
+    flat: dict[int, Any] = {}
+    data = [_data(fed, flat) for fed in federations]
+    for task, result in solve_all(tasks, data, processes):
+        found[task.repeat, task.client] = result
+        tick(len(found), len(tasks))
+    return [
+        _gathered(fed, [found[r, k] for k in range(clients)]) for r, fed in enumerate(federations)
+    ]
+
+
+def _data(fed: Federation, flat: dict[int, Any]) -> Data:
+    """A repeat's data; inputs that several repeats have in common are one array."""
+    x = flat.setdefault(id(fed.x), fed.x.flatten(1).cpu().numpy())
+    y, y_train, pool = (t.cpu().numpy() for t in (fed.y, fed.y_train, fed.test.rows))
+    table = len(Schema.of(fed).shape) == 1
+    return Data(x, y, y_train, pool if pool_is_valid(fed) else None, fed.classes, table)
+
+
+def _gathered(fed: Federation, found: Sequence[Found]) -> Alone:
+    """All clients of a repeat."""
+    by_metric: dict[str, list[float]] = {name: [] for name in metric_names(fed.classes)}
+    own: list[Tensor] = []
+    for k, client in enumerate(found):
+        logits, y = torch.from_numpy(client.logits), fed.y[fed.test.of(k)].cpu()
+        for name, values in by_metric.items():
+            values.append(metrics.METRICS[name](logits, y))
+        own.append(metrics.correct(logits, y))
+    right = [client.pool for client in found if client.pool is not None]
+    pool = torch.stack([torch.from_numpy(r) for r in right]).float() if right else None
+    outcome = Outcome(by_metric, own, pool, [client.name for client in found])
+    score = torch.tensor([client.score for client in found], dtype=torch.float64)
+    return Alone(outcome, score, Counter(name for client in found for name in client.left_out))
+
+
+def best_of(same: Alone, others: Alone) -> Alone:
+    """Each client's better of two by its cross-validated accuracy, ties to the simpler."""
+    take = [_wins(same, others, k) for k in range(len(same.score))]
+
+    def mixed(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+        return [y if second else x for x, y, second in zip(a, b, take, strict=True)]
+
+    first, second = same.outcome, others.outcome
+    pool = None
+    if first.pool is not None and second.pool is not None:
+        pool = torch.stack(mixed(list(first.pool), list(second.pool)))
+    outcome = Outcome(
+        {name: mixed(values, second.metrics[name]) for name, values in first.metrics.items()},
+        mixed(first.own, second.own),
+        pool,
+        mixed(first.chosen, second.chosen),
+    )
+    score = torch.where(torch.tensor(take), others.score, same.score)
+    return Alone(outcome, score, others.left_out)
+
+
+def _wins(same: Alone, others: Alone, k: int) -> bool:
+    """Whether a client takes the second rather than the first."""
+    a, b = float(same.score[k]), float(others.score[k])
+    if math.isnan(b) or math.isnan(a):
+        return not math.isnan(b)
+    if abs(a - b) > 1e-9:
+        return b > a
+    rank = SIMPLEST_FIRST.index
+    return rank(others.outcome.chosen[k]) < rank(SAME)
