@@ -126,7 +126,7 @@ def test_repeats_are_on_other_splits_and_pool() -> None:
     fed, lines = ragged(), []
     runs = fit(fed=fed, repeats=2, on_line=lines.append)
     assert runs.summary["repeats"] == 2
-    assert [(line["repeat"], line["round"]) for line in lines] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert [(line["repeat"], line["round"]) for line in lines] == [(1, 1), (2, 1), (1, 2), (2, 2)]
     once = fit(fed=fed)
     assert all(torch.equal(once.model[k], runs.model[k]) for k in once.model)  # of the first
     seed = rng.seed_of(rng.fold(rng.key(0), 1))

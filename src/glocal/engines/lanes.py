@@ -36,7 +36,7 @@ class SideBySide:
         first, *others = federations
         parts = ("x", "y", "y_train")
         same = all(_equal(getattr(fed, p), getattr(first, p)) for fed in others for p in parts)
-        changes: dict[str, Any] = {"unsplit": None}
+        changes: dict[str, Any] = {"unsplit": None, "unit": None, "central": None}
         apart = 0 if same else len(first.x)
         if not same:
             changes |= {p: torch.cat([getattr(fed, p) for fed in federations]) for p in parts}

@@ -27,7 +27,7 @@ from glocal.experiment.runner import (
     Runner,
     baseline_of,
     memory_needed,
-    run_seed,
+    run_seeds,
     runner_of,
 )
 from glocal.experiment.setup import Setup
@@ -56,22 +56,25 @@ def train_all(
     by_name = _by_name(methods)
     runners = {name: runner_of(name, method) for name, method in by_name.items()}
     first = setups.make(config, fed, 0)
-    jobs = _jobs(runners, first, checkpoints)
+    jobs, lanes = _jobs_and_lanes(runners, first, checkpoints)
     if jobs == 1:
-        repeats = _in_this_process(runners, fed, first, callbacks, checkpoints)
+        repeats = _in_this_process(runners, first, lanes, callbacks, checkpoints)
     else:
-        known = dict(enumerate(baseline))
+        known = list(baseline)
         repeats = parallel.repeats(
-            by_name, runners, fed, first, jobs, callbacks, checkpoints, known
+            by_name, runners, fed, first, jobs, lanes, callbacks, checkpoints, known
         )
     for name, of_method, of_baseline in repeats:
         yield name, assembled(first, fed, name, of_method, of_baseline)
 
 
-def _jobs(
+def _jobs_and_lanes(
     runners: Mapping[str, Runner], first: Setup, checkpoints: Mapping[str, CheckpointPolicy]
-) -> int:
-    """How many processes train; refuses what does not fit the machine."""
+) -> tuple[int, dict[str, int]]:
+    """How many processes train, and how many repeats of each method side by side in one.
+
+    What does not fit the machine is refused.
+    """
     jobs = parallel.jobs_for(len(runners), first.config, first.small)
     needs = {name: memory_needed(runner, first, jobs) for name, runner in runners.items()}
     if not first.config.jobs:
@@ -82,34 +85,34 @@ def _jobs(
         estimate = need and replace(need, processes=jobs)
         what = name if len(runners) > 1 else "this run"
         limits.check(estimate, first.fed.x.device, what, checkpoints.get(name))
-    return jobs
+    # Where there are more processes than methods, the repeats are divided among them.
+    most = -(-first.config.repeats // max(1, jobs // len(runners)))
+    lanes = {
+        name: limits.lanes(need and replace(need, processes=jobs), first.fed.x.device, most)
+        for name, need in needs.items()
+    }
+    return jobs, lanes
 
 
 def _in_this_process(
     runners: Mapping[str, Runner],
-    fed: Federation,
     first: Setup,
+    lanes: Mapping[str, int],
     callbacks: Callbacks,
     checkpoints: Mapping[str, CheckpointPolicy],
 ) -> Iterator[tuple[str, list[Repeat], list[Repeat]]]:
-    """Every method's repeats and those of its local baseline, one after another."""
+    """Every method's repeats and those of its local baseline, one method after another."""
     config = first.config
+    every = [first, *(setups.make(config, first.fed, r) for r in range(1, config.repeats))]
     for name, runner in runners.items():
-        baseline = baseline_of(config, runner)
-        of_baseline: list[Repeat] = []
-        of_method: list[Repeat] = []
-        kept = checkpoints.get(name)
+        baseline, kept = baseline_of(config, runner), checkpoints.get(name)
         with parallel.named(name, len(runners)):
-            for r in range(config.repeats):
-                setup = first if r == 0 else setups.make(config, fed, r)
-                if r:
-                    runner.check(setup)
-                alone = run_seed(baseline, setup, callbacks, kept)
-                of_baseline.append(alone.figures() if r else alone)
-                if runner is not baseline:
-                    repeat = run_seed(runner, setup, callbacks, kept)
-                    of_method.append(repeat.figures() if r else repeat)
-        yield name, (of_method or of_baseline), of_baseline
+            for setup in every[1:]:
+                runner.check(setup)
+            of_method = of_baseline = run_seeds(baseline, every, callbacks, kept)
+            if runner is not baseline:
+                of_method = run_seeds(runner, every, callbacks, kept, lanes=lanes[name])
+        yield name, of_method, of_baseline
 
 
 def fit(

@@ -32,10 +32,14 @@ from glocal.training.client_state.placement import check_room, rule, shown
 from glocal.training.loop import Training
 
 if TYPE_CHECKING:
+    from glocal.data.federation import Federation
     from glocal.experiment.setup import Setup
 
 PROCESS = 200 << 20
 """Bytes of Python and torch in a process of its own, before it has any data."""
+
+ROOM = 2
+"""Repeats side by side may take up half of what is free: what comes and goes is not counted."""
 
 COPIES = 5
 """Of a model while it is made and checked: itself, two in a task, two more on another device."""
@@ -71,6 +75,10 @@ class Estimate:
     """Where the local baseline's models are kept."""
     at_once: int = 1 << 62
     """Clients whose models are evaluated together."""
+    lanes: int = 1
+    """Repeats that train side by side."""
+    own_data: bool = False
+    """Whether each repeat has data of its own, which is then copied to lie side by side."""
 
     @property
     def taking_part(self) -> int:
@@ -88,11 +96,11 @@ class Estimate:
     @cached_property
     def phases(self) -> Mapping[str, Mapping[str, int]]:
         """Bytes by phase and what they are for; phases follow each other, so the largest counts."""
-        s, everybody, cohort = self, self.clients, self.cohort
+        s, everybody, cohort = self, self.clients, self.cohort * self.lanes
         near = s.place == "device"
         states = s.taking_part * s.one.state if near else 0
-        # A process keeps the baselines of all its repeats, and the training of the first.
-        repeats = -(-s.repeats // s.processes)
+        # A process keeps the baselines of all repeats, and the training of the first.
+        repeats = s.repeats
         in_memory = s.baseline_place == "device" and not s.known
         models = repeats * everybody * s.model if in_memory else 0
         evaluated = repeats * everybody * s.marks
@@ -102,8 +110,10 @@ class Estimate:
         }
         if s.processes > 1:
             always["each process"] = PROCESS + s.data
-        kept = states + (2 * states if repeats > 1 else 0)
-        training = {**always, "the server": s.server, "what clients keep": kept}
+        kept = s.lanes * states + (2 * states if repeats > 1 else 0)
+        training = {**always, "the server": s.lanes * s.server, "what clients keep": kept}
+        if s.lanes > 1 and s.own_data:
+            training["data side by side"] = s.lanes * s.data
         phases: dict[str, dict[str, int]] = {}
         if cohort:
             phases["a round"] = {
@@ -124,7 +134,7 @@ class Estimate:
                 "clients' models": min(everybody, s.at_once) * (s.one.state + copied + several),
             }
             # What clients keep is copied for a checkpoint, and for the result.
-            phases["keeping"] = {**training, "a copy of what clients keep": states}
+            phases["keeping"] = {**training, "a copy of what clients keep": s.lanes * states}
         if not s.known:
             block, runs = s.block * s.model, s.block * s.rates
             phases["local baseline"] = {
@@ -203,6 +213,7 @@ def estimate(
         data=sum(t.nbytes for t in (fed.x, fed.y, fed.y_train)),
         baseline_place=rule(models, device) if states == "auto" else states,
         at_once=at_once(task, fed),
+        own_data=_differs_by_fold(fed),
     )
     if training is None:
         return base
@@ -220,6 +231,12 @@ def estimate(
         )
         stages.append(now)
     return max(stages, key=lambda e: e.total)
+
+
+def _differs_by_fold(fed: Federation) -> bool:
+    """Whether another split has other rows: tables are standardised anew, noisy labels drawn."""
+    scaled = fed.unsplit is not None and fed.unsplit.numeric is not None
+    return scaled or not torch.equal(fed.y, fed.y_train)
 
 
 def check_model(
@@ -302,6 +319,21 @@ def processes(need: Estimate | None, wanted: int) -> int:
         return wanted
     several = range(wanted, 1, -1)
     return next((n for n in several if replace(need, processes=n).total <= free), 1)
+
+
+def lanes(need: Estimate | None, device: torch.device | str, most: int | None = None) -> int:
+    """How many repeats train side by side: all (or ``most``), or as many as fit.
+
+    Where clients' states are not on the device there are too many of them for more than one.
+    """
+    if need is None or need.place != "device" or not need.cohort:
+        return 1
+    free = machine.available(device)
+    wanted = min(need.repeats, most or need.repeats)
+    if free is None:
+        return wanted
+    several = range(wanted, 1, -1)
+    return next((n for n in several if replace(need, lanes=n).total <= free // ROOM), 1)
 
 
 def _remedies(need: Estimate) -> list[str]:

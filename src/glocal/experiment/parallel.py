@@ -1,9 +1,9 @@
-"""Several methods and repeats at once: processes that each train one repeat of one method.
+"""Several methods at once: processes that each train one method, its repeats side by side.
 
-Small models train on one thread, so a comparison on one process leaves all cores but one idle. A
-repeat of a method, and one of the local baseline, depend on nothing but the configuration and the
-data: processes share them out, and what they came to is collected here. What comes out is the same
-as of one process, to the bit.
+Small models train on one thread, so a comparison on one process leaves all cores but one idle. The
+repeats of a method, and those of the local baseline, depend on nothing but the configuration and
+the data: processes share them out, and what they came to is collected here. What comes out is the
+same as of one process, to the bit where as many repeats are side by side.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -39,7 +39,8 @@ from glocal.experiment.runner import (
     LocalOnly,
     Runner,
     baseline_of,
-    run_seed,
+    groups,
+    run_seeds,
     runner_of,
 )
 from glocal.experiment.setup import Setup, make
@@ -64,7 +65,7 @@ def jobs_for(methods: int, config: Config, small: bool) -> int:
 
     The rule looks at nothing but the settings, the model and the machine.
     """
-    tasks = config.repeats * (methods + 1)
+    tasks = config.repeats * (methods + 1)  # a method's repeats can be divided
     if config.jobs:
         return min(config.jobs, tasks)
     long = config.rounds * config.repeats * methods >= LONG
@@ -77,13 +78,15 @@ def repeats(
     fed: Federation,
     first: Setup,
     jobs: int,
+    lanes: Mapping[str, int],
     callbacks: Callbacks,
     checkpoints: Mapping[str, CheckpointPolicy],
-    known: dict[int, Repeat],
+    known: Sequence[Repeat],
 ) -> Iterator[tuple[str, list[Repeat], list[Repeat]]]:
     """Every method's repeats and those of its local baseline, as processes have done them.
 
-    Of the local baseline that all methods share, some repeats may be ``known``.
+    A task is a method's repeats, as many as train side by side (``lanes``). Of the local baseline
+    that all methods share, some repeats may be ``known``.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise GlocalError(
@@ -96,9 +99,8 @@ def repeats(
     shared = next((n for n, runner in alone.items() if known_by(runner.client) == label), BASELINE)
     set_against = {name: name if name in alone else shared for name in runners}
     finished: dict[str, dict[int, Repeat]] = defaultdict(dict)
-    finished[shared] = known
+    finished[shared] = dict(enumerate(known))
     wanted = list(dict.fromkeys([*set_against.values(), *runners]))
-    tasks = [(n, r) for n in wanted for r in range(count) if r not in finished[n]]
     context = multiprocessing.get_context("spawn")
     messages, stop = context.SimpleQueue(), context.Event()
     hear: dict[str, Callable[..., None]] = {
@@ -109,6 +111,12 @@ def repeats(
     # The local baseline is none of the methods: its checkpoints are where all share them.
     anybody = next(iter(checkpoints.values()), None)
     kept = {name: checkpoints.get(name, anybody) for name in wanted}
+    tasks = []
+    for name in wanted:
+        left_out = [r for r in range(count) if r not in finished[name]]
+        runner = runners.get(name) or baseline_of(config)
+        divided = groups(runner, left_out, lanes.get(name, 1), kept[name])
+        tasks += [(name, some) for some in divided]
     sent, threads = _sent(config, fed, methods), max(1, cores() // jobs)
     pool = ProcessPoolExecutor(
         jobs, context, initializer=_begin, initargs=(sent, messages, stop, kept, threads)
@@ -128,10 +136,10 @@ def repeats(
                     del running[future]
                     halted = True
             for future in done & running.keys():
-                name, r = running.pop(future)
+                name, some = running.pop(future)
                 try:
                     with named(name, len(runners)):
-                        finished[name][r] = pickle.loads(future.result())
+                        finished[name] |= zip(some, pickle.loads(future.result()), strict=True)
                 except Stopped:
                     halted = True
             if halted and not running:
@@ -233,8 +241,8 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _work(name: str, repeat: int) -> bytes:
-    """One repeat of one method, pickled here: as it is, torch would pass it in shared memory."""
+def _work(name: str, repeats: tuple[int, ...]) -> bytes:
+    """Repeats of one method, pickled here: as they are, torch would pass them in shared memory."""
     worker = _WORKER[0]
 
     def tell(kind: str) -> Callable[..., None]:
@@ -247,8 +255,9 @@ def _work(name: str, repeat: int) -> bytes:
     if keeping is not None:
         # A worker whose parent was killed may write for a moment longer: wait for that.
         safe = re.sub(r"[^A-Za-z0-9]+", "_", name)[:50] or "baseline"
-        writing = hold(keeping.folder / "at-work" / f"{safe}-{repeat + 1}", wait=60)
+        writing = hold(keeping.folder / "at-work" / f"{safe}-{repeats[0] + 1}", wait=60)
     with writing:
-        setup = make(worker.config, worker.fed, repeat)
-        result = run_seed(runner, setup, Callbacks(tell("tick"), tell("line")), keeping)
-    return pickle.dumps(result.figures() if repeat else replace(result, trained=None))
+        setups = [make(worker.config, worker.fed, repeat) for repeat in repeats]
+        told = Callbacks(tell("tick"), tell("line"))
+        results = run_seeds(runner, setups, told, keeping, lanes=len(repeats))
+    return pickle.dumps([replace(result, trained=None) for result in results])

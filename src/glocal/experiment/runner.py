@@ -1,18 +1,18 @@
 """One repeat of one method on one split and seed: what fits, process pools and studies call.
 
 There are two runners, chosen once for a method: :class:`LocalOnly`, whose clients never meet a
-server (the local baseline is one), and :class:`Federated`. :func:`run_seed` runs either.
+server (the local baseline is one), and :class:`Federated`. :func:`run_seed` runs one repeat of
+either, :func:`run_seeds` all of them, side by side where that fits into memory.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from glocal.core.errors import ClientError, GlocalError
+from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.core.progress import Report, silent
 from glocal.core.validation import positive_integers
@@ -40,10 +40,12 @@ from glocal.methods import resolve
 from glocal.methods.local import LocalTraining
 from glocal.slots.method import Method, Plan, as_plan
 from glocal.slots.server_half import whole_model
-from glocal.training.checkpoint import CheckpointPolicy, CheckpointWriter, packed, reclaim, unpacked
+from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.client_state.placement import Storage
 from glocal.training.loop import Progress, Training
+from glocal.training.resumed import RoundsEnd, run_rounds
 from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
+from glocal.training.side_by_side import LaneGroup
 
 Line = dict[str, Any]
 """A round of a method's history."""
@@ -106,6 +108,12 @@ class LocalOnly:
             on_disk=on_disk,
         )
 
+    def run_side_by_side(
+        self, setups: Sequence[Setup], callbacks: Callbacks, checkpoints: CheckpointPolicy | None
+    ) -> list[Repeat]:
+        """Repeats, one after another."""
+        return [self.run(setup, callbacks, checkpoints) for setup in setups]
+
 
 @dataclass(frozen=True)
 class Federated:
@@ -154,23 +162,47 @@ class Federated:
         self, setup: Setup, callbacks: Callbacks, checkpoints: CheckpointPolicy | None
     ) -> Repeat:
         """One repeat."""
-        config, training, keeper = setup.config, self.check(setup), None
-        if checkpoints is not None:
-            keeper = checkpoints.rounds(setup.repeat, self._known_by(setup))
-            storage = Storage(config.states, keeper.series.folder, checkpoints.note)
-            training = replace(training, storage=storage)
+        return self.run_side_by_side([setup], callbacks, checkpoints)[0]
 
-        def on_round(done: Progress, new: list[Line]) -> None:
-            callbacks.report(setup.title(self.name), done.round, training.rounds)
+    def run_side_by_side(
+        self,
+        setups: Sequence[Setup],
+        callbacks: Callbacks,
+        checkpoints: CheckpointPolicy | None,
+    ) -> list[Repeat]:
+        """Repeats that train together, with checkpoints of all of them; then each is evaluated."""
+        trainings, keeper = [self.check(setup) for setup in setups], None
+        if checkpoints is not None:
+            of = "; ".join(self._known_by(setup) for setup in setups)
+            keeper = checkpoints.rounds(setups[0].repeat, of, setups[-1].repeat)
+            storage = Storage(setups[0].config.states, keeper.series.folder, checkpoints.note)
+            trainings = [replace(training, storage=storage) for training in trainings]
+
+        def on_round(r: int, done: Progress, new: list[Line]) -> None:
+            setup, config = setups[r], setups[r].config
+            callbacks.report(setup.title(self.name), done.round, trainings[r].rounds)
             for line in new:
                 of_several = {"repeat": setup.repeat + 1} if config.repeats > 1 else {}
                 callbacks.on_line(self.name, {**line, **of_several})
             callbacks.on_round(done)
 
-        began = time.monotonic()
-        done, stopped = _rounds(training, on_round, keeper)
-        seconds = time.monotonic() - began
-        executed = setup.engine.executed  # before anything else is trained
+        group = LaneGroup.of(trainings)
+        ends = run_rounds(group, on_round, keeper)
+        return [
+            self._evaluated(setup, training, end, callbacks, checkpoints)
+            for setup, training, end in zip(setups, group.trainings, ends, strict=True)
+        ]
+
+    def _evaluated(
+        self,
+        setup: Setup,
+        training: Training,
+        end: RoundsEnd,
+        callbacks: Callbacks,
+        checkpoints: CheckpointPolicy | None,
+    ) -> Repeat:
+        """What a training that is over came to."""
+        config, done = setup.config, end.progress
         trained = Trained(training, done)
         outcome, val_accuracy = evaluate_trained(trained, setup.fed)
         adapted = None
@@ -191,18 +223,18 @@ class Federated:
         return Repeat(
             outcome,
             val_accuracy,
-            executed,
+            end.executed,
             traffic=done.traffic,
             model=whole_model(setup.task, done.server),
             states=states,
             history=done.history,
             published=_published(training, done),
             gradients=sum(line.get("gradients", 0) for line in done.history),
-            seconds=seconds,
+            seconds=end.seconds,
             together=ensemble.new_test(trained) if config.new_test else None,
             adapted=adapted,
             trained=trained,
-            struck=struck(training, setup, trained.models, stopped),
+            struck=struck(training, setup, trained.models, end.stopped),
             privacy=privacy.spent(done.server["privacy"], training.setting) if privacy else None,
             made=made(training, done, setup.fed),
             on_disk=on_disk,
@@ -213,6 +245,7 @@ class Federated:
         config, task = setup.config, setup.task
         code = digest(self.plan, task.module, task.losses, task.augment)
         about = {**config.trained(), "validate_every": config.validate_every}
+        about.pop("diverged", None)  # what diverged may be resumed otherwise
         return f"{self.name} {code} {setup.digest} {about}"
 
     def restored(self, setup: Setup, repeat: Repeat) -> Repeat:
@@ -252,6 +285,48 @@ def run_seed(
         return runner.run(setup, callbacks or Callbacks(), checkpoints)
 
 
+def run_seeds(
+    runner: Runner,
+    setups: Sequence[Setup],
+    callbacks: Callbacks | None = None,
+    checkpoints: CheckpointPolicy | None = None,
+    *,
+    lanes: int | None = None,
+) -> list[Repeat]:
+    """All repeats of a method; of all but the first, the figures without the models.
+
+    ``lanes`` of them train side by side (by default as many as fit into memory), the others after
+    them, in groups; those that were begun before, grouped as they were.
+    """
+    callbacks, by_repeat = callbacks or Callbacks(), {setup.repeat: setup for setup in setups}
+    results: list[Repeat] = []
+    if isinstance(runner, LocalOnly):
+        lanes = len(setups)
+    elif lanes is None:
+        lanes = limits.lanes(memory_needed(runner, setups[0]), setups[0].fed.x.device)
+    for some in groups(runner, list(by_repeat), lanes, checkpoints):
+        together = [by_repeat[r] for r in some]
+        with together[0].threads():
+            for repeat in runner.run_side_by_side(together, callbacks, checkpoints):
+                first = not results and some[0] == 0
+                results.append(repeat if first else repeat.figures())
+    return results
+
+
+def groups(
+    runner: Runner, repeats: Sequence[int], lanes: int, checkpoints: CheckpointPolicy | None
+) -> list[tuple[int, ...]]:
+    """The repeats that train side by side: as many as can, or as they were begun."""
+    left, divided = tuple(repeats), []
+    while left:
+        begun = None
+        if checkpoints is not None and isinstance(runner, Federated):
+            begun = checkpoints.side_by_side(left[0])
+        divided.append(left[: begun or lanes])
+        left = left[begun or lanes :]
+    return divided
+
+
 def memory_needed(runner: Runner, setup: Setup, processes: int = 1) -> limits.Estimate | None:
     """The memory that all repeats will take, beyond what is taken already.
 
@@ -265,37 +340,6 @@ def memory_needed(runner: Runner, setup: Setup, processes: int = 1) -> limits.Es
         return limits.estimate(setup, baseline, training, processes=processes, known=known)
     except Exception:  # whatever a user's method raises
         return None
-
-
-def _rounds(
-    training: Training,
-    on_round: Callable[[Progress, list[Line]], None],
-    keeper: CheckpointWriter | None,
-) -> tuple[Progress, int | None]:
-    """All rounds; or those until an attack left nothing finite to train, and which that was."""
-    kept = keeper.last() if keeper else None
-    if kept is None:
-        progress = training.begin(training.task.params)
-    else:
-        progress = unpacked(kept, training)
-        on_round(progress, progress.history)
-
-    def after_round(done: Progress) -> None:
-        on_round(done, done.history[-1:])
-        if keeper is not None:
-            last = done.round == training.last
-            if keeper.after(done.round, lambda: packed(done), last):
-                reclaim(done, training, keeper)
-
-    try:
-        return training.run(progress, after_round), None
-    except ClientError:
-        if keeper is not None:
-            keeper.write(progress.round, lambda: packed(progress))  # the last that was good
-        if training.adversary is None:
-            raise
-        # That the federation ends there is what was to be found out: it is evaluated as it stands.
-        return progress, progress.round + 1
 
 
 def _published(training: Training, done: Progress) -> int:

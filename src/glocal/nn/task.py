@@ -39,6 +39,10 @@ def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
     return functional.cross_entropy(logits.transpose(1, -1), y, reduction="none").flatten(1).mean(1)
 
 
+class SeveralTrainingsError(GlocalError):
+    """What was asked for is another in each of the trainings that are side by side."""
+
+
 class Task:
     """Pure functions over the trainable parameters of ``module``.
 
@@ -75,6 +79,7 @@ class Task:
         self.names = [n for n, p in module.named_parameters() if p.requires_grad]
         self._keys = [f"{n}.key" for n, m in self.module.named_modules() if _is_keyed(m)]
         self.vectorised = True
+        self.of_several = False
 
     def _bind(self) -> None:
         self._train_call, self._eval_call = _Pure(self.module), _Pure(self._eval_module)
@@ -82,6 +87,8 @@ class Task:
     @property
     def params(self) -> Params:
         """The module's own parameters, from which the server starts."""
+        if self.of_several:
+            raise SeveralTrainingsError("task.params is another in each training: use down.")
         return _trainable(self.module, self.names)
 
     @cached_property
@@ -94,6 +101,17 @@ class Task:
         other = copy.copy(self)
         other.vectorised = False
         return other
+
+    def for_several(self) -> Task:
+        """The same task for several trainings at once, of whose models ``params`` is none."""
+        other = copy.copy(self)
+        other.of_several = True
+        return other
+
+    def frozen(self) -> dict[str, Tensor]:
+        """What the module has beside its trainable parameters: the same for all who use it."""
+        named = [*self.module.named_parameters(), *self.module.named_buffers()]
+        return {name: tensor.detach() for name, tensor in named if name not in self.names}
 
     def twin(self) -> Task:
         """The same task with modules of its own."""

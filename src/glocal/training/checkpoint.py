@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -62,9 +62,21 @@ class CheckpointPolicy:
         files = {file for folder in folders for file in folder.rglob("*.rows")}
         return sum(file.stat().st_size for file in files)
 
-    def rounds(self, repeat: int, of: str) -> CheckpointWriter:
-        """The writer for a method's ``repeat``-th repeat (from 0)."""
-        return self._writer(self.folder / f"repeat-{repeat + 1}", of)
+    def rounds(self, first: int, of: str, last: int | None = None) -> CheckpointWriter:
+        """The writer for a method's ``first``-th repeat (from 0), or those up to the ``last``."""
+        several = last is not None and last > first
+        name = f"repeats-{first + 1}-{last + 1}" if several else f"repeat-{first + 1}"  # type: ignore[operator]
+        return self._writer(self.folder / name, of)
+
+    def side_by_side(self, first: int) -> int | None:
+        """How many repeats from the ``first`` on were trained together, if any were before."""
+        if any(self.folder.glob(f"repeat-{first + 1}/*.safetensors")):
+            return 1
+        lasts = [
+            int(path.parent.name.rpartition("-")[2])
+            for path in self.folder.glob(f"repeats-{first + 1}-*/*.safetensors")
+        ]
+        return max(lasts) - first if lasts else None
 
     def epochs(self, repeat: int, of: str) -> CheckpointWriter:
         """The writer for the local baseline's ``repeat``-th repeat, whatever else is trained."""
@@ -144,6 +156,32 @@ def packed(progress: Progress) -> tuple[dict[str, Any], Tree]:
         "history": progress.history,
     }
     return facts, {"server": progress.server, "clients": progress.clients.packed(progress.round)}
+
+
+def packed_lanes(progresses: Sequence[Progress]) -> tuple[dict[str, Any], Tree]:
+    """Trainings side by side as facts and trees; a single one as :func:`packed` has it."""
+    if len(progresses) == 1:
+        return packed(progresses[0])
+    lanes, trees = [], {}
+    for r, progress in enumerate(progresses):
+        facts, trees[f"lane {r + 1}"] = packed(progress)
+        lanes.append({"round": progress.round, **facts})
+    return {"lanes": lanes}, trees
+
+
+def unpacked_lanes(checkpoint: Checkpoint, trainings: Sequence[Training]) -> list[Progress]:
+    """The inverse of :func:`packed_lanes`."""
+    if len(trainings) == 1:
+        return [unpacked(checkpoint, trainings[0])]
+    lanes = checkpoint.facts.get("lanes")
+    if not isinstance(lanes, list) or len(lanes) != len(trainings):
+        raise GlocalError(
+            f"checkpoint {checkpoint.number} is not of {len(trainings)} repeats: train them again."
+        )
+    return [
+        unpacked(Checkpoint(facts["round"], facts, checkpoint.trees[f"lane {r + 1}"]), training)
+        for r, (facts, training) in enumerate(zip(lanes, trainings, strict=True))
+    ]
 
 
 def reclaim(progress: Progress, training: Training, writer: CheckpointWriter) -> None:

@@ -6,7 +6,8 @@ saved as a checkpoint and resumed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -37,6 +38,9 @@ from glocal.training.sampling import Sampler
 
 COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN = range(6)
 """Children of the seed's key: one for each thing a round draws."""
+
+RoundSteps = Generator[CohortRound, tuple[Uplink, Tree], None]
+"""A round that asks for its cohort to be trained, and is sent what the clients sent and kept."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,10 @@ class Training:
     """What becomes of a client whose training is not finite (:mod:`glocal.training.divergence`)."""
     storage: Storage = field(default_factory=Storage)
     """Where clients' states are kept; changes nothing that comes out."""
+    rate: float = 1.0
+    """A factor on the learning rate that the server sends, beside the schedule's."""
+    stop: int | None = None
+    """The round after which it ends, while schedules are those of all ``rounds``."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -108,6 +116,11 @@ class Training:
     @cached_property
     def last(self) -> int:
         """The last round: an earlier one than asked for, if by then a privacy budget is spent."""
+        return min(self.affordable, self.stop or self.rounds)
+
+    @cached_property
+    def affordable(self) -> int:
+        """The rounds that a privacy budget allows, of all that there are."""
         privacy = self.plan.stages[0].method.privacy
         return self.rounds if privacy is None else privacy.allowed(self.setting)
 
@@ -188,14 +201,24 @@ class Training:
         return progress
 
     def one_round(self, progress: Progress) -> None:
-        """Broadcast, train the cohort, reduce; then the next stage if this one is over."""
+        """One round, its cohort trained by the engine."""
+        steps = self.steps(progress)
+        work = next(steps, None)
+        if work is not None:
+            finish(steps, self.engine.round(work))
+
+    def steps(self, progress: Progress) -> RoundSteps:
+        """Broadcast, train the cohort, reduce; then the next stage if this one is over.
+
+        Whoever drives it trains the cohort that it asks for; an empty one asks for nothing.
+        """
         method, t = self.method(progress), progress.round
-        down = method.broadcast(progress.server, t, self.setting)
+        down = self.broadcast(progress)
         ids = self.sampler.cohort(len(self.fed), self.key(COHORT, t))
         line: dict[str, Any] = {"round": t + 1, "cohort": len(ids)}
         uplink, counts = Uplink(ids, n=ids, update={}, loss=None, extra={}), NO_TRAFFIC
         if len(ids):
-            uplink, counts = self._train(progress, down, ids, line)
+            uplink, counts = yield from self._train(progress, down, ids, line)
         standing, before = method.weights.standing, None
         if standing is not None and len(uplink.ids):
             before = standing(progress.server["weighting"], uplink.ids)
@@ -208,6 +231,11 @@ class Training:
         progress.history.append(line)
         self._after(progress, line)
 
+    def broadcast(self, progress: Progress) -> Downlink:
+        """What the server sends as the run stands."""
+        down = self.method(progress).broadcast(progress.server, progress.round, self.setting)
+        return down if self.rate == 1.0 else {**down, "lr": down["lr"] * self.rate}
+
     def round_of(
         self, progress: Progress, ids: Tensor, key: Tensor, down: Downlink | None = None
     ) -> CohortRound:
@@ -217,7 +245,7 @@ class Training:
             task=self.task,
             local=local,
             fed=self.fed,
-            down=down or method.broadcast(progress.server, progress.round, self.setting),
+            down=down or self.broadcast(progress),
             ids=ids,
             states=progress.clients.gather(ids, self.make(progress, local)),
             key=key,
@@ -226,14 +254,14 @@ class Training:
 
     def _train(
         self, progress: Progress, down: Downlink, ids: Tensor, line: dict[str, Any]
-    ) -> tuple[Uplink, RoundTraffic]:
+    ) -> Generator[CohortRound, tuple[Uplink, Tree], tuple[Uplink, RoundTraffic]]:
         """The cohort's messages, fit for the server, and what was communicated; states are kept."""
         method, stage, clients = self.method(progress), progress.stage, progress.clients
         joined = int((~clients.seen[ids.cpu()]).sum())
         work = self.round_of(progress, ids, self.key(WORK, progress.round), down)
         work = replace(work, workload=self.workload)
         self._expect(progress, ids)
-        uplink, states = self.engine.round(work)
+        uplink, states = yield work
         if self.adversary is not None:
             lr, key = method.server_opt.lr, self.key(ATTACK, progress.round)
             uplink = self.adversary.sent(uplink, down["params"], self.task.params, lr, key)
@@ -264,7 +292,7 @@ class Training:
         """Validation where it is due, and the change of stage."""
         stage = self.plan.stages[progress.stage]
         last = progress.round == self.last
-        if last and self.last < self.rounds:
+        if last and self.last == self.affordable < self.rounds:
             line["stopped"] = "the privacy budget is spent"
         every = self.validate_every
         due = last or stage.goal is not None or (every and progress.round % every == 0)
@@ -307,8 +335,7 @@ class Training:
 
     def models(self, progress: Progress) -> Models:
         """Every client's candidates, as the run stands."""
-        method, local = self.method(progress), self.halves[progress.stage]
-        down = method.broadcast(progress.server, progress.round, self.setting)
+        local, down = self.halves[progress.stage], self.broadcast(progress)
         states = partial(progress.clients.gather, make=self.make(progress, local))
         if local.solve_before_evaluation:
             states = partial(self._solved, progress, local, down, states)
@@ -351,3 +378,9 @@ class Training:
         """Whether clients keep nothing, so that they all predict with the same model."""
         local = self.halves[progress.stage]
         return not tree.leaves(self.make(progress, local)(0))
+
+
+def finish(steps: RoundSteps, trained: tuple[Uplink, Tree]) -> None:
+    """The rest of a round, of which the cohort is trained."""
+    with suppress(StopIteration):
+        steps.send(trained)
