@@ -112,10 +112,17 @@ def test_original_q_step_by_hand() -> None:
 
 def test_afl_by_hand() -> None:
     """(1/3, 1/3, 1/3) + 0.1 (0.5, 1, 2), less what is too much, the same from each."""
-    assert weights(afl(0.1), sent()) == pytest.approx(
-        [1 / 3 - 2 / 30, 1 / 3 - 0.5 / 30, 1 / 3 + 2.5 / 30]
-    )
-    assert weights(afl(100), sent()) == pytest.approx([0, 0, 1])
+    for rate, climbed in (
+        (0.1, [1 / 3 - 2 / 30, 1 / 3 - 0.5 / 30, 1 / 3 + 2.5 / 30]),
+        (100, [0, 0, 1]),
+    ):
+        weighting = afl(rate)
+        p, state = weighting.weigh(weighting.init(Setting(3, 1.0, 10)), sent())
+        # A round is aggregated with the p that stood before it.
+        assert p.tolist() == pytest.approx([1 / 3] * 3)
+        assert weighting.standing is not None
+        assert weighting.standing(state, torch.arange(3)).tolist() == pytest.approx(climbed)
+        assert weighting.weigh(state, sent())[0].tolist() == pytest.approx(climbed)
 
 
 @given(

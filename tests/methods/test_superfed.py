@@ -85,10 +85,11 @@ def test_before_its_start_f_trains_alone_and_l_stays(engine: Engine, base: str) 
 
 
 @pytest.mark.parametrize(
-    ("start", "rounds", "begins"), [(0.4, 50, 20), (0.6, 50, 30), (0.3, 90, 27), (0, 3, 0)]
+    ("start", "rounds", "begins"),
+    [(0.4, 50, 20), (0.6, 50, 30), (0.3, 90, 27), (0.29, 100, 29), (0.4, 7, 2), (0, 3, 0)],
 )
 def test_the_start_is_a_share_of_the_rounds(start: float, rounds: int, begins: int) -> None:
-    """0.6 · 50 is a little above 30 in single precision: rounded, it is the 30th all the same."""
+    """Floored: 0.4 · 7 is the second. 0.29 · 100 is below 29 in double precision, and the 29th."""
     training = made(f"superfed-mm(start={start})", ENGINES[0], rounds=rounds, sampler=Fixed(1))
     progress = training.begin(training.task.params)
     for r, moves in ((begins - 1, False), (begins, True)):

@@ -260,3 +260,17 @@ def test_privacy_goes_with_the_mean_alone() -> None:
     private = as_plan(resolve("dp(noise=1.0)")).stages[0].method
     with pytest.raises(GlocalError, match="tenfold cannot go with it"):
         private.replace(combine=tenfold)
+
+
+@pytest.mark.parametrize("opt", ["adam", "yogi", "adagrad"])
+@pytest.mark.parametrize(
+    ("weighting", "setting"), [("q-fedavg(lipschitz=10)", "lipschitz"), ("fedmgda(step=1)", "step")]
+)
+def test_a_step_of_its_own_length_is_not_undone(weighting: str, setting: str, opt: str) -> None:
+    with pytest.raises(GlocalError, match=rf"\({setting}=…\) says how long .* {opt} .*: leave"):
+        resolve(f"fedavg+{weighting}+{opt}")
+    with pytest.raises(GlocalError, match=f"leave {setting} out, or use sgd or momentum"):
+        resolve(f"fed{opt}+{weighting}")
+    for other in ("sgd(lr=0.5)", "momentum"):
+        resolve(f"fedavg+{weighting}+{other}")
+    resolve(f"fedavg+{weighting.partition('(')[0]}+{opt}")  # without that setting

@@ -83,7 +83,7 @@ def test_sums_worked_out_anew(
     spec: str, fraction: float, standing: Any, cdf: Any, high: float
 ) -> None:
     training, progress = begun(spec, fraction=fraction)
-    objective = suffered = 0.0
+    objective = of_all = suffered = 0.0
     for _ in range(3):
         p = standing(progress.server["weighting"])
         F = losses(training.fed, training, progress.server["params"])
@@ -91,12 +91,16 @@ def test_sums_worked_out_anew(
         assert progress.decision is not None
         mean = F[progress.decision.ids].mean()
         r = high * torch.tensor(cdf((F / mean).numpy()))
-        objective += float(p @ F)
+        ids = progress.decision.ids
+        objective += float(p[ids] @ F[ids])
+        of_all += float(p @ F)
         suffered -= math.log(1 + float(p @ r))
     settings = {**QUICK, "engine": "sequential", "fraction": fraction}
     found = decisions(digits(), spec, **settings)
     assert found["high"] == pytest.approx(high)
     assert found["objective"]["mean"] == pytest.approx(objective, abs=1e-5)
+    assert found["objective_of_all"]["mean"] == pytest.approx(of_all, abs=1e-5)
+    assert (objective < of_all) == (fraction < 1)
     assert found["decision_loss"]["mean"] == pytest.approx(suffered, abs=1e-6)
     assert found["regret"]["mean"] == pytest.approx(
         found["decision_loss"]["mean"] - found["best_fixed"]["mean"], abs=1e-9

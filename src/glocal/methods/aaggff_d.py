@@ -5,7 +5,8 @@ ICML 2024. The received model's losses become responses r
 (:mod:`glocal.methods.support.loss_responses`). A decision p on the simplex suffers −log(1 + ⟨p,
 r⟩), with gradient g = −r / (1 + ⟨p, r⟩); p starts uniform, and the new p aggregates the same round.
 
-Clients are sampled with probability C; responses from 0 to C2 = C, L̆ = C + 2. Who was absent is
+Clients are sampled with probability C; responses from C1 = 0 to C2 = C (``c1``, ``c2``: others),
+L̆ = C2/(1 + C1) + 2 (C2 − C1)/(C (1 + C1)), which is then C + 2. Who was absent is
 filled in by a doubly robust estimate with the sample's mean r̄, the gradient is linearised there,
 and there is a closed form in O(K):
 
@@ -13,8 +14,9 @@ and there is a closed form in O(K):
     p⁺ ∝ exp(−√(log K) Σğ / (L̆ √(t+1))).
 
 The new p is renormalised over the sample. With everybody present (C = 1) nothing is estimated: the
-gradient is g itself, with L = 1 in the place of L̆, and the regret stays below 2L √(T log K). With
-sampling it stays, in the mean over draws, below 2L̆ √(T log K).
+gradient is g itself, with L = C2/(1 + C1) in the place of L̆, and the regret stays below
+2L √(T log K). With sampling it stays, in the mean over draws, below 2L̆ √(T log K). ``alpha`` and
+``beta`` are the parameters of the ``transform``.
 """
 
 from __future__ import annotations
@@ -25,20 +27,31 @@ import torch
 from torch import Tensor
 
 from glocal.core.types import Tree, Uplink
-from glocal.methods.support.loss_responses import check_transform, responses
+from glocal.methods.support.loss_responses import check_range, responses, transform_of
 from glocal.slots.weighting import Setting, Weighting, losses, renormalised
 
 
-def aaggff_d(transform: str = "normal") -> Weighting:
+def aaggff_d(
+    transform: str = "normal",
+    *,
+    c1: float = 0.0,
+    c2: float | None = None,
+    alpha: float | None = None,
+    beta: float | None = None,
+) -> Weighting:
     """Entropic steps in closed form: for any number of clients, sampled."""
-    check_transform(transform)
+    cdf = transform_of(transform, alpha, beta)
 
     def init(setting: Setting) -> Tree:
-        return entropic_start(setting.clients, setting.fraction)
+        C = setting.fraction
+        high = C if c2 is None else c2
+        check_range(c1, high)
+        return entropic_start(setting.clients, C, lipschitz(C, c1, high))
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
         ids = uplink.ids.cpu()
-        r = responses(losses(uplink), transform, float(state["sampled"]))
+        high = float(state["sampled"]) if c2 is None else c2
+        r = responses(losses(uplink), cdf, high, low=c1)
         state = entropic_step(state, ids, r)
         return standing(state, ids).to(uplink.n.device), state
 
@@ -48,21 +61,29 @@ def aaggff_d(transform: str = "normal") -> Weighting:
     return Weighting("aaggff-d", weigh, init, needs_loss=True, standing=standing)
 
 
-def entropic_start(K: int, sampled: float) -> Tree:
-    """Before the first round: the sum of gradients, rounds seen, and the sampling probability."""
+def entropic_start(K: int, sampled: float, L: float | None = None) -> Tree:
+    """Before the first round: the sum of gradients, rounds seen, the sampling probability, ``L̆``.
+
+    The last is by default that of responses from 0 to the sampling probability.
+    """
     zero = torch.zeros(K, dtype=torch.float64)
-    return {"g": zero, "rounds": zero.new_zeros(()), "sampled": zero.new_tensor(sampled)}
+    constants = {"sampled": sampled, "L": lipschitz(sampled) if L is None else L}
+    return {
+        "g": zero,
+        "rounds": zero.new_zeros(()),
+        **{name: zero.new_tensor(value) for name, value in constants.items()},
+    }
 
 
 def entropic_decision(state: Tree) -> Tensor:
     """``p`` as it stands, over all K clients."""
-    g, C = state["g"], float(state["sampled"])
-    slope = math.sqrt(math.log(len(g))) / (lipschitz(C) * math.sqrt(float(state["rounds"]) + 1))
+    g, L = state["g"], float(state["L"])
+    slope = math.sqrt(math.log(len(g))) / (L * math.sqrt(float(state["rounds"]) + 1))
     return torch.softmax(-slope * g, 0)
 
 
 def entropic_step(state: Tree, ids: Tensor, r: Tensor) -> Tree:
-    """One round of AAggFF-D, on responses from 0 to C of the clients ``ids`` that took part."""
+    """One round of AAggFF-D, on the responses of the clients ``ids`` that took part."""
     C = float(state["sampled"])
     mean = r.mean()
     filled = doubly_robust(r, ids, len(state["g"]), C, mean)
@@ -85,6 +106,8 @@ def doubly_robust(r: Tensor, ids: Tensor, K: int, C: float, imputed: Tensor) -> 
     return filled
 
 
-def lipschitz(C: float) -> float:
-    """The largest entry a gradient can have, for responses from 0 to C: ``L̆``; of C = 1, L = 1."""
-    return C + 2 if C < 1 else 1.0
+def lipschitz(C: float, low: float = 0.0, high: float | None = None) -> float:
+    """The largest entry of a gradient, ``L̆`` or of everybody ``L``; by default C1 = 0, C2 = C."""
+    high = C if high is None else high
+    estimated = 2 * (high - low) / (C * (1 + low)) if C < 1 else 0.0
+    return high / (1 + low) + estimated

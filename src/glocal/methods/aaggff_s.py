@@ -5,11 +5,13 @@ ICML 2024. The received model's losses become responses r
 (:mod:`glocal.methods.support.loss_responses`). A decision p on the simplex suffers −log(1 + ⟨p,
 r⟩), with gradient g = −r / (1 + ⟨p, r⟩); p starts uniform, and the new p aggregates the same round.
 
-All clients in every round; responses from 0 to C2 = 1/K, L = C2, α = 4KL, β = 1/(4L):
+All clients in every round; responses from C1 = 0 to C2 = 1/K (``c1``, ``c2``: others),
+L = C2/(1 + C1), α = 4KL, β = 1/(4L):
 
     p⁺ = argmin_Δ  ⟨Σg, p⟩ + (α/2)‖p‖² + (β/2) Σ_τ ⟨g_τ, p − p_τ⟩²
 
-solved exactly. The regret stays below 2LK (1 + log(1 + T/16K)).
+solved exactly. The regret stays below 2LK (1 + log(1 + T/16K)). ``alpha`` and ``beta`` are the
+parameters of the ``transform``.
 """
 
 from __future__ import annotations
@@ -18,26 +20,35 @@ import torch
 from torch import Tensor
 
 from glocal.core.types import Tree, Uplink
-from glocal.methods.support.loss_responses import check_transform, responses
+from glocal.methods.support.loss_responses import check_range, responses, transform_of
 from glocal.methods.support.simplex import lowest
 from glocal.slots.weighting import Setting, Weighting, everybody, losses, renormalised
 
 
-def aaggff_s(transform: str = "normal") -> Weighting:
+def aaggff_s(
+    transform: str = "normal",
+    *,
+    c1: float = 0.0,
+    c2: float | None = None,
+    alpha: float | None = None,
+    beta: float | None = None,
+) -> Weighting:
     """Online Newton steps on the simplex: for few clients, all of them in every round."""
-    check_transform(transform)
+    cdf = transform_of(transform, alpha, beta)
 
     def init(setting: Setting) -> Tree:
         everybody(setting, "aaggff-s", "aaggff-d")
+        check_range(c1, 1 / setting.clients if c2 is None else c2)
         return newton_start(setting.clients)
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
         ids = uplink.ids.cpu()
         K = len(state["p"])
-        seen = responses(losses(uplink), transform, 1 / K)
+        high = 1 / K if c2 is None else c2
+        seen = responses(losses(uplink), cdf, high, low=c1)
         # Whoever's update was left out is taken for an average client.
         r = seen.mean().expand(K).index_copy(0, ids, seen)
-        state = newton_step(state, r)
+        state = newton_step(state, r, high / (1 + c1))
         return standing(state, ids).to(uplink.n.device), state
 
     def standing(state: Tree, ids: Tensor) -> Tensor:
@@ -52,10 +63,10 @@ def newton_start(K: int) -> Tree:
     return {"p": zero + 1 / K, "g": zero, "centre": zero, "gg": torch.zeros(K, K).to(zero)}
 
 
-def newton_step(state: Tree, r: Tensor) -> Tree:
-    """One round of AAggFF-S, on responses from 0 to 1/K."""
+def newton_step(state: Tree, r: Tensor, L: float | None = None) -> Tree:
+    """One round of AAggFF-S; ``L`` = C2/(1 + C1) is by default that of responses from 0 to 1/K."""
     p, K = state["p"], len(r)
-    L = 1 / K
+    L = 1 / K if L is None else L
     alpha, beta = 4 * K * L, 1 / (4 * L)
     g = -r / (1 + p @ r)
     total, centre = state["g"] + g, state["centre"] + (g @ p) * g

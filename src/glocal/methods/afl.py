@@ -5,8 +5,9 @@ while clients descend on the loss,
 
     p ← Π_Δ (p + γ F)
 
-with F_i the received model's loss at client i, and Π_Δ the projection on the simplex. p starts
-uniform. It needs all clients in every round.
+with F_i the received model's loss at client i, and Π_Δ the projection on the simplex. Both step
+from where (w, p) stands: a round is aggregated with the p before it, and the new p is for the next.
+p starts uniform. It needs all clients in every round.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def afl(rate: float = 0.1) -> Weighting:
         climbed = state["p"].index_add(0, ids, losses(uplink), alpha=rate)
         # The same point is nearest without the largest, and large numbers lose no digits.
         p = project(climbed - climbed.max())
-        return renormalised(p, ids).to(uplink.n.device), {"p": p}
+        return standing(state, ids).to(uplink.n.device), {"p": p}
 
     def standing(state: Tree, ids: Tensor) -> Tensor:
         return renormalised(state["p"], ids)

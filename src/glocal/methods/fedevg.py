@@ -32,13 +32,7 @@ from torch import Tensor
 from glocal.core import rng
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
 from glocal.core.validation import not_negative, positive_integers
-from glocal.methods.generative import energy, langevin
-from glocal.methods.generative.server_examples import (
-    Moves,
-    examples,
-    gradients_of_examples,
-    own_classifier,
-)
+from glocal.methods.generative import energy, langevin, server_examples
 from glocal.methods.training_args import TrainingArgs, local_sgd, with_adam
 from glocal.nn.task import Task, weighted_mean
 from glocal.slots.method import Method
@@ -71,7 +65,9 @@ def fedevg(
     not_negative(gamma=gamma, sigma=sigma, lam=lam, reg=reg, clip=clip or 0.0)
     numbers = {"chain": chain, "steps": steps, "synthetic_batch": synthetic_batch}
     positive_integers(**{name: n for name, n in numbers.items() if n is not None})
-    moves = Moves(spc, beta, beta_last, beta_schedule, delta, clip, boxed, low, high)
+    moves = server_examples.Moves(
+        spc, beta, beta_last, beta_schedule, delta, clip, boxed, low, high
+    )
     settings = with_adam(1e-3, training)
     base = local_sgd(**settings)
     at_once = synthetic_batch or base.batch_size or None  # a batch of 0 is all there are
@@ -117,6 +113,8 @@ def fedevg(
         return {}, kept, {"score": s.sign() if signed else s, "gradient": g}
 
     functions: dict[str, Any] = {"init": init, "start": start, "finish": finish}
-    counted = gradients_of_examples(chain + 2, at_once)  # of each chain, of x̆ and of x̃
-    local = own_classifier(base, steps, step=step, **functions, other_gradients=counted)
-    return Method(local=local, server=examples("fedevg", moves), shared=nothing())
+    counted = server_examples.gradients_of_examples(chain + 2, at_once)  # chains, x̆ and x̃
+    local = server_examples.own_classifier(
+        base, steps, step=step, **functions, other_gradients=counted
+    )
+    return Method(local=local, server=server_examples.examples("fedevg", moves), shared=nothing())

@@ -9,7 +9,8 @@ combination of least norm descends for everybody; the box keeps it near the stat
 ε = 0 leaves λ = p⁰, and ε = 1 is the min-norm point of them all. p⁰ is n_i/n, or uniform.
 
 Departure: η is ``step`` where that is given; else it is the mean ‖Δ_i‖ of the cohort under p⁰, so
-that clients who agree take FedAvg's step, and the step shrinks as training settles.
+that clients who agree take FedAvg's step, and the step shrinks as training settles. With ``step``
+an adaptive server optimiser, which would undo it, is refused.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def fedmgda(
         scaled = torch.where(norms > 0, lam * eta / norms, 0.0)
         return scaled.to(uplink.n.device), state
 
-    return Weighting("fedmgda", weigh)
+    return Weighting("fedmgda", weigh, own_step="step" if step is not None else None)
 
 
 def coefficients(update: Params, p0: Tensor, epsilon: float) -> Tensor:

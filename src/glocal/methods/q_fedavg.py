@@ -10,7 +10,8 @@ and q = 0 is FedAvg. The original's own step is another thing: with Δ_i = L (w 
     w ← w − Σ F_i^q Δ_i / Σ (q F_i^{q−1} ‖Δ_i‖² + L F_i^q)
 
 whose length follows from an estimate of the Lipschitz constant, and whose q = 0 is the *uniform*
-mean. Give ``lipschitz`` = L (10 for clients that train with lr=0.1) to have that.
+mean. Give ``lipschitz`` = L (10 for clients that train with lr=0.1) to have that. An adaptive
+server optimiser, which would undo the step's length, is then refused.
 """
 
 from __future__ import annotations
@@ -48,4 +49,4 @@ def _original(q: float, L: float) -> Weighting:
         h = q * F ** (q - 1) * delta2 + L * F**q
         return (L * F**q / h.sum()).to(uplink.n.device), state
 
-    return Weighting("q-fedavg", weigh, needs_loss=True)
+    return Weighting("q-fedavg", weigh, needs_loss=True, own_step="lipschitz")

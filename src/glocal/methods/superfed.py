@@ -6,7 +6,7 @@ draws λ ~ U(0, 1), one for the model (MM) or one for each layer (LM), and both 
 
     F_i((1 − λ) f + λ l) + (μ/2) ‖f − w‖² + ν cos²(f, l),
 
-the cosine over all parameters as one vector. For the first L = ``start`` · T rounds λ = 0 and f
+the cosine over all parameters as one vector. For the first L = ⌊``start`` · T⌋ rounds λ = 0 and f
 trains by itself. Only f is shared. The client predicts with a mixture of the received model and its
 l; which one is picked on validation data from λ ∈ {0, .1, …, 1}. λ fixed at 0 and ν = 0 is FedProx;
 with μ = 0 too, FedAvg.
@@ -88,8 +88,8 @@ def _superfed(
         return {"f": base.start(task, down, {}), "l": base.start(task, {"params": client["l"]}, {})}
 
     def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
-        # Rounded, since a share of the rounds is not exact: 0.6 · 50 is above 30.
-        begun = down["round"] >= torch.round(begin * down["rounds"])
+        # A share of the rounds is not exact: 0.29 · 100 would be below 29.
+        begun = down["round"] >= torch.floor(begin * down["rounds"].double() + 1e-6)
         lam = {n: torch.where(begun, u, 0.0) for n, u in draw(task, key).items()}
         both = begun | nu_always
 

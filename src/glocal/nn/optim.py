@@ -31,6 +31,8 @@ class Optimizer:
     update: Callable[[Params, Tree, Params, Scale], tuple[Params, Tree]]
     lr: float = 1.0
     """The learning rate before the schedule; SCAFFOLD's control variates need it."""
+    adaptive: bool = False
+    """Whether steps are divided by the size of past gradients, so that their own is lost."""
 
 
 def sgd(

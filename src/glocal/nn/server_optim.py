@@ -84,4 +84,4 @@ def _adaptive(
 
         return tree.map(move, params, m, v), {"m": m, "v": v}
 
-    return Optimizer(name, init, update, lr)
+    return Optimizer(name, init, update, lr, adaptive=True)

@@ -173,6 +173,12 @@ def _objections(method: Method) -> Iterator[str]:
             )
         if privacy:
             yield more.format(memory)
+    if method.weighting and method.weighting.own_step and method.server_opt.adaptive:
+        step, undoing = method.weighting.own_step, method.server_opt.name
+        yield (
+            f"{named}({step}=…) says how long the server's step is, and {undoing} divides by the "
+            f"size of past ones, which would undo it: leave {step} out, or use sgd or momentum."
+        )
     if not combine.weighted and named:
         yield (
             f"{combine.name} does not use weights, so {named} would do nothing: leave one of the "

@@ -47,6 +47,9 @@ class Weighting:
     standing: Callable[[Tree, Tensor], Tensor] | None = None
     """Of a weighting that decides before it sees: ``standing(state, ids)`` is what it would give
     these clients as things stand, summing to one."""
+    own_step: str | None = None
+    """The setting by which the step has a length of its own, which an adaptive server optimiser
+    would undo."""
 
 
 def losses(uplink: Uplink) -> Tensor:

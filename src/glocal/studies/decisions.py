@@ -5,7 +5,8 @@ Each method trains as it would. Before every round the loss F of the model that 
 *all* clients, also at those not sampled: a simulation can look, the method cannot. With p the
 weights that stood before the round the study adds up
 
-- the *objective* ``Σ_t Σ_i p_i F_i``;
+- the *objective* ``Σ_t Σ_{i∈S(t)} p_i F_i`` over the clients S(t) that took part, as the figure has
+  it where clients are sampled, and ``objective_of_all``, where the sum is over all of them;
 - the *decision loss* ``−log(1 + ⟨p, r⟩)``, with r the losses as responses
   (:mod:`glocal.methods.support.loss_responses`), and the *regret* against the best p in hindsight.
 
@@ -36,7 +37,7 @@ from glocal.experiment.config import Config
 from glocal.experiment.runner import LocalOnly, runner_of
 from glocal.experiment.setup import Setup
 from glocal.methods.aaggff_d import lipschitz
-from glocal.methods.support.loss_responses import TRANSFORMS, check_transform, responses
+from glocal.methods.support.loss_responses import TRANSFORMS, responses, transform_of
 from glocal.methods.support.simplex import lowest
 from glocal.slots.weighting import losses
 from glocal.studies.repeats import about, all_ids, interval, unique_specs
@@ -50,8 +51,13 @@ class Game:
 
     transform: str
     high: float
-    """Responses are from 0 to this."""
+    """Responses are up to this."""
     bound: float | None
+    low: float = 0.0
+    """And from this on."""
+    alpha: float | None = None
+    beta: float | None = None
+    """Parameters of the transform, where they are not its own."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +68,10 @@ class Seen:
     """[T + 1, K]: the weights that stood before each round, and after the last."""
     F: Tensor
     """[T, K]: the loss, at everybody, of the model that went out."""
+    there: Tensor
+    """[T, K]: whether the client took part."""
     mean: Tensor
-    """[T]: of these the mean over the clients that took part."""
+    """[T]: of the losses the mean over the clients that took part."""
 
 
 def decisions(
@@ -151,18 +159,22 @@ def game_of(method: str, response: str, training: Training) -> Game:
 
     The theorems are about one sequence of decisions, and a plan's stages begin anew.
     """
-    check_transform(response)
+    transform_of(response)
     K, C, T = (getattr(training.setting, k) for k in ("clients", "fraction", "rounds"))
     whole = len(training.plan.stages) == 1
     for part in split_plus(method):
-        name, args, kwargs = parse_call(part)
+        name, args, given = parse_call(part)
+        kwargs: dict[str, Any] = dict(given)  # what numbers they are, the method has checked
         transform = str(kwargs.get("transform", args[0] if args else "normal"))
+        low, shape = float(kwargs.get("c1", 0)), (kwargs.get("alpha"), kwargs.get("beta"))
         if name == "aaggff-s":
-            bound = 2 * (1 + math.log(1 + T / (16 * K)))
-            return Game(transform, 1 / K, bound if whole else None)
+            high = float(kwargs.get("c2", 1 / K))
+            bound = 2 * high / (1 + low) * K * (1 + math.log(1 + T / (16 * K)))
+            return Game(transform, high, bound if whole else None, low, *shape)
         if name == "aaggff-d":
-            bound = 2 * lipschitz(C) * math.sqrt(T * math.log(K))
-            return Game(transform, C, bound if whole else None)
+            high = float(kwargs.get("c2", C))
+            bound = 2 * lipschitz(C, low, high) * math.sqrt(T * math.log(K))
+            return Game(transform, high, bound if whole else None, low, *shape)
     return Game(response, 1 / K if C == 1 else C, None)
 
 
@@ -194,16 +206,18 @@ def watch(
     tick: Callable[[int, int], None] = lambda done, total: None,
 ) -> Seen:
     """Train all rounds that are left and observe them; they come out as they would have."""
-    p, F, mean = [_standing(training, progress)], [], []
+    p, F, there, mean = [_standing(training, progress)], [], [], []
     while progress.round < training.rounds:
         F.append(_losses(training, progress))
         training.one_round(progress)
         p.append(_standing(training, progress, F[-1]))
-        last = progress.decision
-        there = F[-1] if last is None or not len(last.ids) else F[-1][last.ids.cpu()]
-        mean.append(there.mean())  # of everybody if nobody came
+        took_part = torch.zeros(len(training.fed), dtype=torch.bool)
+        if progress.decision is not None:
+            took_part[progress.decision.ids.cpu()] = True
+        there.append(took_part)
+        mean.append(F[-1][took_part if bool(took_part.any()) else ~took_part].mean())
         tick(progress.round, training.rounds)
-    return Seen(torch.stack(p), torch.stack(F), torch.stack(mean))
+    return Seen(torch.stack(p), torch.stack(F), torch.stack(there), torch.stack(mean))
 
 
 def _standing(training: Training, progress: Progress, F: Tensor | None = None) -> Tensor:
@@ -245,9 +259,11 @@ def _losses(training: Training, progress: Progress) -> Tensor:
 def _costs(seen: Seen, game: Game) -> dict[str, Tensor]:
     """What one repeat's decisions cost; of the objective and the regret, after each round."""
     p, rounds = seen.p[:-1], zip(seen.F, seen.mean, strict=True)
-    r = torch.stack([responses(F, game.transform, game.high, mean) for F, mean in rounds])
+    cdf = transform_of(game.transform, game.alpha, game.beta)
+    r = torch.stack([responses(F, cdf, game.high, mean, game.low) for F, mean in rounds])
     return {
-        "objective": (p * seen.F).sum(1).cumsum(0),
+        "objective": (p * seen.F * seen.there).sum(1).cumsum(0),
+        "objective_of_all": (p * seen.F).sum(1).sum(),
         "decision_loss": decision_loss(p, r).sum(),
         "best_fixed": decision_loss(best_fixed(r), r).sum(),
         "regret": regret(p, r),

@@ -1,12 +1,13 @@
 """Beyond adaptation: average what clients adapted, and train without those who gain nothing.
 
 Yu, Bagdasaryan, Shmatikov: *Salvaging federated learning by local adaptation*, 2020, sections 7.3
-and 7.4. With A_k what client k adapted and n_k its training examples, *again* evaluates one model
+and 7.4. With A_k what client k of K adapted, *again* evaluates one model
 
-    Σ_k n_k A_k / Σ_k n_k
+    1/K Σ_k A_k
 
-at every client. *Without* trains anew, from the same start and with the same seed, among the
-clients to whom the federated model is worth at least as much as the one they train alone.
+at every client: the plain mean, by which that paper aggregates. *Without* trains anew, from the
+same start and with the same seed, among the clients to whom the federated model is worth at least
+as much as the one they train alone.
 
 Departure: who gains nothing is found on validation data. The paper looks at the test data that it
 evaluates with afterwards, and by such a choice those who stay look better than they are.
@@ -18,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from glocal.core import tree
@@ -33,17 +33,16 @@ from glocal.training.loop import Progress, Training
 from glocal.training.sampling import Among, Fixed
 
 
-def averaged(models: Params, n: Tensor) -> Params:
-    """``Σ_k n_k A_k / Σ_k n_k`` of stacked models."""
-    p = n.to(torch.float32) / n.sum()
-    return tree.map(lambda x: torch.tensordot(p.to(x), x, dims=1), models)
+def averaged(models: Params) -> Params:
+    """``1/K Σ_k A_k`` of stacked models."""
+    return tree.map(lambda x: x.mean(0), models)
 
 
 def again(trained: Trained, models: Params, fed: Federation | None = None) -> Outcome:
     """The average of what clients adapted (``models``, stacked), evaluated at every client."""
     t = trained.training
     fed = t.fed if fed is None else fed
-    average = averaged(models, fed.train.counts())
+    average = averaged(models)
 
     def for_all(ids: Tensor) -> dict[str, Params]:
         return {"averaged": tree.map(lambda x: x.expand(len(ids), *x.shape), average)}
