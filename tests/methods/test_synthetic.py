@@ -222,7 +222,8 @@ def test_signed_and_raw_energies() -> None:
         begun = training.begin(training.task.params)
         local = training.method(begun).local
         down = training.method(begun).broadcast(begun.server, 0, training.setting)
-        carry = local.start(training.task, down, {"w": training.task.params})
+        client = local.init(training.task, training.task.params, training.key(0))
+        carry = local.start(training.task, down, client)
         _, _, extra = local.finish(training.task, down, carry)
         assert (set(extra["score"].tolist()) <= {-1.0, 0.0, 1.0}) == want
 
