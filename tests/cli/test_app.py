@@ -118,7 +118,7 @@ def test_data_draws_the_partition(glocal):
     assert code == 0
     drawn = [line for line in out.splitlines() if "█" in line and "examples" not in line]
     assert drawn
-    assert "evaluated on pooled" in out
+    assert "evaluated on all clients' test examples" in out
 
 
 BATCHNORM = """

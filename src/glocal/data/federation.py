@@ -212,6 +212,8 @@ def federation(
     unit, groups = (None, ()) if group is None else units(group, len(labels))
     if unit is not None:
         extra["groups"] = len(groups)
+    if pooled is not None:
+        extra["pooled"] = pooled
     assignment = _assign(labels, clients, partition, seed, columns, unit)
     if unit is not None:
         check_clients(unit, assignment.rows, groups, assignment.names)

@@ -12,6 +12,7 @@ from glocal.data.datasets.registry import SOURCES
 from glocal.data.federation import Federation
 from glocal.data.partition import list_partitions
 from glocal.data.transforms import TRANSFORMS
+from glocal.evaluation.pooling_test import claimed
 from glocal.methods import registry
 from glocal.methods.specs import SELECTORS
 from glocal.methods.training_args import TrainingArgs
@@ -100,8 +101,10 @@ def draw_federation(fed: Federation) -> None:
         print(f"{leftovers} examples are left over and belong to nobody.")
     if fed.y.dim() == 1:
         _draw_labels(fed)
-    tested = "pooled test examples" if fed.label_shift_only else "each client's own test split"
-    print(f"\nClients would be evaluated on {tested}.")
+    if "groups" in about:
+        print(f"Rows belong to {about['groups']} groups, each whole in one split.")
+    pooled = "all clients' test examples, unless a test shows that they differ in more than labels"
+    print(f"\nClients would be evaluated on {pooled if claimed(fed) else 'their own test splits'}.")
     print(f"Fingerprint: {fed.fingerprint[:16]}")
 
 

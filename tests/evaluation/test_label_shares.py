@@ -1,0 +1,46 @@
+"""The variance that estimated label shares add, by hand and by drawing the labels again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from glocal.data.federation import federation
+from glocal.evaluation.label_shares import independent_labels, share_variance
+
+
+def test_by_hand() -> None:
+    difference = torch.tensor([1.0, 0.0, 0.0, -1.0])
+    y = torch.tensor([0, 0, 1, 1])
+    # a = ½, −½; shares ¾, ¼; b = ¼; Var = (¾ · 1/16 + ¼ · 9/16)/4.
+    assert share_variance(difference, y, torch.tensor([3, 1])) == pytest.approx(3 / 64)
+    assert share_variance(difference, y, torch.tensor([3, 1]), n=2) == pytest.approx(3 / 32)
+    assert share_variance(difference, y, torch.tensor([4, 0])) == 0
+    alike = torch.tensor([1.0, 0.0, 1.0, 0.0])
+    assert share_variance(alike, y, torch.tensor([3, 1])) == 0
+
+
+def test_a_class_that_the_pool_lacks_is_left_out() -> None:
+    difference, y = torch.tensor([1.0, 0.0, -1.0]), torch.tensor([0, 0, 2])
+    with_it = share_variance(difference, y, torch.tensor([3, 5, 1]))
+    assert with_it == share_variance(difference, y, torch.tensor([3, 0, 1]))
+    assert share_variance(difference, y, torch.tensor([0, 5, 0])) == 0
+
+
+def test_drawn_again_the_benefit_varies_so_much() -> None:
+    gen = np.random.default_rng(0)
+    benefit, shares, n = np.array([0.3, -0.2, 0.05]), np.array([0.5, 0.3, 0.2]), 40
+    drawn = gen.multinomial(n, shares, 40_000) / n @ benefit
+    y = torch.arange(3)
+    found = share_variance(torch.from_numpy(benefit), y, torch.from_numpy(shares * n))
+    assert found == pytest.approx(drawn.var(), rel=0.03)
+
+
+def test_a_group_is_one_label() -> None:
+    group = np.repeat(np.arange(24), 3)
+    x, y, client = np.zeros((72, 1), np.float32), group % 2, group // 12
+    plain = federation(x, y, client)
+    assert independent_labels(plain, 1) == len(plain.train.of(1))
+    grouped = federation(x, y, client, group=group)
+    assert independent_labels(grouped, 1) == pytest.approx(len(grouped.train.of(1)) / 3)
