@@ -120,7 +120,7 @@ def test_without_a_pull_it_does_not_matter_whose_fisher_it_is(
     some = uses.with_public_fisher(here, given, *made, lam=100.0, **quick)
     assert not same(some.without, some.with_it)
     where, given_to = (here.task, here.fed, here.engine), partial(tree.row, given)
-    own = adapt_clients(*where, [ewc(100.0, **quick)], given_to, here.seed)
+    own = adapt_clients(*where, [ewc(100.0, fisher="own", **quick)], given_to, here.seed)
     assert same(some.without, own.outcome)
     public = adapt_clients(
         *where, [ewc(100.0, fisher="public", **quick)], given_to, here.seed, public=made

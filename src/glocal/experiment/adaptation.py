@@ -8,9 +8,13 @@ model a client was given, A the one it adapts (A starts at G) and CE its loss,
     ewc            CE(A) + Σ_j (λ/2) F_j (A_j − G_j)²
     distill        (1 − α) CE(A) + α T² KL(softmax(G/T) ‖ softmax(A/T))
 
-F is the mean over examples of the squared gradient of each example's log-likelihood at G, on the
-client's data or on public data. The paper prints distillation's weights the other way round,
-α T² CE + (1 − α) KL: ``form=paper`` has that. ``best`` is all four, and of them each client's best.
+F is the mean over examples of the squared gradient of each example's log-likelihood at G. The task
+that ewc must not forget is the union of all participants' data, so F is of that: Σ_i n_i F_i / Σ_i
+n_i, of which each client computes F_i at the model it was given, and sends it once. ``fisher=own``
+takes the client's own F_i, ``fisher=public`` that of public data; nothing is then sent. Where a
+method has privacy, which protects no F_i, it is ``own`` unless said. The paper prints
+distillation's weights the other way round, α T² CE + (1 − α) KL: ``form=paper`` has that. ``best``
+is all four, and of them each client's best.
 
 Whatever is chosen (the rate, the epoch, the technique) is chosen on the client's own validation
 data, by the rules of the local baseline (:mod:`glocal.experiment.baseline`), with as many rates to
@@ -24,7 +28,7 @@ stable at any λ; the plain gradient step overshoots once ηλF exceeds 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 import torch
@@ -61,12 +65,31 @@ class Technique(LocalTraining):
     """Which parameters are adapted."""
     lam: float | None
     """The strength of ewc's pull; none: no Fisher information is taken."""
-    public: bool
-    """Whether that is of public data."""
+    fisher: str
+    """Whose that is: ``union``, ``own``, ``public``, or by rule (``auto``)."""
     candidates: Candidates = lambda task, down, client: {"adapted": client["w"]}
 
-    def check(self, task: Task, public: Public | None) -> None:
+    @property
+    def public(self) -> bool:
+        """Whether public data is needed."""
+        return self.fisher == "public"
+
+    @property
+    def of_union(self) -> bool:
+        """Whether clients send their Fisher information, which is added up."""
+        return self.lam is not None and self.fisher in ("auto", "union")
+
+    def decided(self, private: bool) -> Technique:
+        """By rule, the Fisher information of the union; own, where the method has privacy."""
+        return replace(self, fisher="own") if private and self.fisher == "auto" else self
+
+    def check(self, task: Task, public: Public | None, *, private: bool = False) -> None:
         """Refuse, before anyone trains, what does not fit the model or lacks its data."""
+        if self.fisher == "union" and private:
+            raise GlocalError(
+                "ewc(fisher=union) sends what each client's data says, and the method's privacy "
+                "does not protect that: use ewc(fisher=own)."
+            )
         if self.public and public is None:
             raise GlocalError(
                 "ewc(fisher=public) needs public data: give public=(x, y) in Python, or adapt the "
@@ -82,7 +105,7 @@ def _technique(
     objective: Objective = plain_loss,
     moves: Selector | None = None,
     lam: float | None = None,
-    public: bool = False,
+    fisher: str = "auto",
 ) -> Technique:
     """A technique that minimises ``objective``, an epoch at a time."""
     settings = _training(training)
@@ -110,7 +133,7 @@ def _technique(
         phases=(Phase("adapt", 1, step),),
         moves=adapted,
         lam=lam,
-        public=public,
+        fisher=fisher,
         **settings,
     )
 
@@ -136,12 +159,17 @@ def freeze_base(train: Any = None, **training: Unpack[TrainingArgs]) -> Techniqu
     return _technique("freeze-base", training, moves=moves)
 
 
-def ewc(lam: float = 5000.0, *, fisher: str = "own", **training: Unpack[TrainingArgs]) -> Technique:
+FISHERS = ("auto", "union", "own", "public")
+
+
+def ewc(
+    lam: float = 5000.0, *, fisher: str = "auto", **training: Unpack[TrainingArgs]
+) -> Technique:
     """Held near the given model where that matters: by its Fisher information, times ``lam``."""
     not_negative(lam=lam)
-    if fisher not in ("own", "public"):
-        raise unknown("fisher", str(fisher), ("own", "public"))
-    return _technique("ewc", training, lam=lam, public=fisher == "public")
+    if fisher not in FISHERS:
+        raise unknown("fisher", str(fisher), FISHERS)
+    return _technique("ewc", training, lam=lam, fisher=fisher)
 
 
 def distill(
@@ -231,11 +259,14 @@ def adapt(
     ids: Tensor | None = None,
     *,
     public: Public | None = None,
+    union: Params | None = None,
     tick: Callable[[int], None] = lambda epoch: None,
 ) -> Selected[Params]:
     """The clients ``ids`` (all of them by default) adapt the models they were given, at once.
 
-    ``given`` is stacked in the order of ``ids``. Of a client that stays with it, the epoch is 0.
+    ``given`` is stacked in the order of ``ids``. ``union`` is the Fisher information of all
+    participants' data (:func:`fisher_of_union`); where it is not given, that of the ``ids``. Of a
+    client that stays with its model, the epoch is 0.
     """
     technique.check(task, public)
     device = fed.x.device
@@ -256,7 +287,11 @@ def adapt(
         "lr": rates.repeat(len(ids)),
     }
     if technique.lam is not None:
-        found = fisher(task, fed, engine, given, ids, public if technique.public else None)
+        if technique.of_union:
+            of_all = union or fisher_of_union(task, fed, engine, lambda _: given, ids)
+            found = tree.map(lambda f: f.expand(len(ids), *f.shape), of_all)
+        else:
+            found = fisher(task, fed, engine, given, ids, public if technique.public else None)
         state["f"] = for_runs(found)
     best = Best(start, runs, fed.val.counts().to(device)[runs])
     accuracy, loss = score(task, fed, engine, start, fed.val, runs)
@@ -329,3 +364,27 @@ def fisher(
         total = tree.add(total, found)
     n = weight.sum(1)
     return tree.map(lambda t: t / n.view(-1, *(1,) * (t.dim() - 1)), total)
+
+
+def fisher_of_union(
+    task: Task,
+    fed: Federation,
+    engine: Engine,
+    given: Callable[[Tensor], Params],
+    *blocks: Tensor,
+) -> Params:
+    """``Σ_i n_i F_i / Σ_i n_i``: the mean over the training examples of all, each at its own G.
+
+    ``given`` has the models of each block of clients, stacked; of everybody, without blocks.
+    """
+    if not blocks:
+        size = max(1, BLOCK_BYTES // (4 * tree.count(task.params) * 5))
+        blocks = torch.split(torch.arange(len(fed), device=fed.x.device), size)
+    n = fed.train.counts().to(fed.x.device, torch.float32)
+    total = sum(float(n[ids].sum()) for ids in blocks)
+    parts = []
+    for ids in blocks:
+        own = fisher(task, fed, engine, given(ids), ids)
+        p = n[ids] / total
+        parts.append(tree.map(lambda f, p=p: torch.tensordot(p.to(f), f, dims=1), own))
+    return tree.map(lambda f: f.sum(0), tree.stack(parts))

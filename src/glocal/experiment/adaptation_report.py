@@ -16,8 +16,9 @@ from glocal.core import tree
 from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
+from glocal.engines.gradients import gradients
 from glocal.evaluation.evaluate import Outcome, outcomes
-from glocal.evaluation.intervals import paired
+from glocal.evaluation.intervals import nan_mean, paired
 from glocal.evaluation.summary import (
     Table,
     Trial,
@@ -26,7 +27,7 @@ from glocal.evaluation.summary import (
     pool_is_valid,
     summarise,
 )
-from glocal.experiment.adaptation import Public, Technique, adapt, at_once
+from glocal.experiment.adaptation import Public, Technique, adapt, at_once, fisher_of_union
 from glocal.nn.task import Task
 from glocal.training.client_state.store import ClientStore
 
@@ -46,6 +47,10 @@ class Adapted:
     val_accuracy: Tensor
     models: Params | None = field(default=None, repr=False)
     """Those of ``outcome``, stacked, where they were to be kept."""
+    gradients: int = 0
+    """Those that all clients computed, by all techniques."""
+    sent: int = 0
+    """Parameters that clients sent for it, and as many that they received."""
 
 
 def adapt_clients(
@@ -57,6 +62,7 @@ def adapt_clients(
     seed: int,
     *,
     public: Public | None = None,
+    private: bool = False,
     keep: bool = False,
     tick: Callable[[int, int], None] = lambda done, total: None,
 ) -> Adapted:
@@ -64,6 +70,7 @@ def adapt_clients(
 
     ``given`` has the models of some clients, stacked: a block of them is adapted and evaluated
     before the next one is asked for, and what was adapted is forgotten, unless it is to be kept.
+    ``private``: the method that made them has privacy.
     """
     clients, total = len(fed), sum(t.max_epochs for t in wanted)
     by_technique: dict[str, Outcome] = {}
@@ -71,6 +78,13 @@ def adapt_clients(
     accuracy, loss = torch.full((clients,), -1.0), torch.full((clients,), torch.inf)
     best = torch.zeros(clients, dtype=torch.int64)
     moved = torch.zeros(clients, dtype=torch.bool)
+    n_train = fed.train.counts().cpu()
+    computed = torch.zeros(clients, dtype=torch.int64)
+    union, sent = None, 0
+    wanted = [technique.decided(private) for technique in wanted]
+    if any(technique.of_union for technique in wanted):
+        union, sent = fisher_of_union(task, fed, engine, given), clients * task.size
+        computed += n_train
 
     def adapted(n: int, ids: Tensor) -> dict[str, Params]:
         technique, before = wanted[n], sum(t.max_epochs for t in wanted[:n])
@@ -80,7 +94,8 @@ def adapt_clients(
             tick(before + done // clients, total)
 
         where = (task, fed, engine, technique)
-        new = adapt(*where, given(ids), seed, ids, public=public, tick=one_tick)
+        new = adapt(*where, given(ids), seed, ids, public=public, union=union, tick=one_tick)
+        count_gradients(technique, ids.cpu(), new.trained.cpu())
         host, now, cost = ids.cpu(), new.val_accuracy.cpu(), new.val_loss.cpu()
         had = accuracy[host]
         better = (now > had) | ((now == had) & (cost < loss[host]))
@@ -92,6 +107,11 @@ def adapt_clients(
             kept.scatter(ids[rows], tree.row(new.models, rows))
         return {"adapted": new.models}
 
+    def count_gradients(technique: Technique, ids: Tensor, epochs: Tensor) -> None:
+        computed[ids] += epochs * gradients(technique, n_train[ids], {})
+        if technique.lam is not None and not technique.of_union:
+            computed[ids] += len(public[0]) if technique.public and public else n_train[ids]
+
     pool = pool_is_valid(fed)
     for n, technique in enumerate(wanted):
         models, most = partial(adapted, n), at_once(task, technique)
@@ -99,7 +119,8 @@ def adapt_clients(
     names = list(by_technique)
     picked = compose([by_technique[names[i]] for i in best.tolist()])
     by = [names[i] if m else "none" for i, m in zip(best.tolist(), moved.tolist(), strict=True)]
-    return Adapted(by_technique, picked, by, accuracy, kept.rows)
+    cost = {"gradients": int(computed.sum()), "sent": sent}
+    return Adapted(by_technique, picked, by, accuracy, kept.rows, **cost)
 
 
 def compose(chosen: Sequence[Outcome]) -> Outcome:
@@ -132,6 +153,9 @@ def add_adapted(
         "by": dict(Counter(name for a in repeats for name in a.by)),
         "accuracies": figures["accuracies"],
         "techniques": _by_technique(trials, repeats),
+        "gradient_evaluations": round(nan_mean(a.gradients for a in repeats)),
+        "params_up": repeats[0].sent,
+        "params_down": repeats[0].sent,
         "worse_off_in_each": _counted(worse_off_in_each(trials), worse_off_in_each(changed)),
     }
 

@@ -56,7 +56,8 @@ def choice(done: Mapping[str, Run], fed: Federation) -> Run:
     summary = summarise(rows, trials)
     summary["rounds"], summary["parameters"] = first.summary["rounds"], first.summary["parameters"]
     for count in ("params_up", "params_down", "params_published", "gradient_evaluations"):
-        summary[count] = sum(run.summary[count] for run in offers.values())
+        took = [(run.summary, run.summary.get("adapted", {})) for run in offers.values()]
+        summary[count] = sum(s[count] + adapted.get(count, 0) for s, adapted in took)
     summary["choice"] = dict(Counter(name for chosen in picks for name in chosen))
     settings = {**first.settings, "method": CHOICE}
     return Run(CHOICE, {}, rows, summary, [], dict(fed.describe), {}, settings)

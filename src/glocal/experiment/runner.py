@@ -122,6 +122,11 @@ class Federated:
     name: str
     plan: Plan
 
+    @property
+    def private(self) -> bool:
+        """Whether the method has privacy, which all of its stages then have."""
+        return self.plan.stages[0].method.privacy is not None
+
     def check(self, setup: Setup) -> Training:
         """Refuse, before anyone trains, what does not fit the data, the model or the sampling."""
         config, adversary, fed = setup.config, None, setup.fed
@@ -151,7 +156,7 @@ class Federated:
             Storage(config.states),
         )
         for technique in techniques(config.adapt):
-            technique.check(setup.task, config.public)
+            technique.check(setup.task, config.public, private=self.private)
         if config.public is not None:
             check_public(config.public, setup.fed)
         for stage in self.plan.stages:
@@ -216,7 +221,12 @@ class Federated:
 
             where = (setup.task, setup.fed, setup.engine, techniques(config.adapt))
             adapted = adapt_clients(
-                *where, trained.models, setup.seed, public=config.public, tick=tick
+                *where,
+                trained.models,
+                setup.seed,
+                public=config.public,
+                private=self.private,
+                tick=tick,
             )
         states, on_disk = contents(done.clients)
         privacy = training.method(done).privacy

@@ -90,8 +90,18 @@ def adapted(
     alone = run_seed(baseline_of(setup.config), setup, Callbacks(report))
     outcome, val_accuracy = evaluate_trained(trained, setup.fed)
     where, tick = (setup.task, setup.fed, setup.engine), partial(report, f"{name}, adapting")
+    wanted, private = techniques(by), trained.training.plan.stages[0].method.privacy is not None
+    for technique in wanted:
+        technique.check(setup.task, public, private=private)
     now = adapt_clients(
-        *where, techniques(by), trained.models, setup.seed, public=public, keep=keep, tick=tick
+        *where,
+        wanted,
+        trained.models,
+        setup.seed,
+        public=public,
+        private=private,
+        keep=keep,
+        tick=tick,
     )
     repeat = Repeat(
         outcome,
