@@ -1,11 +1,12 @@
 """Wrong calls between models that were trained alike, where rows come in groups of near copies.
 
-Clients have 30 groups of 1, 5 or 10 rows; a group's rows differ by a hundredth of what groups do,
+Clients have 60 groups of 1, 5 or 10 rows; a group's rows differ by a hundredth of what groups do,
 and have one label. Both sides of the comparison are the client's own ridge regression on random
 features, drawn anew for each side and repeat: nobody is better off, so every call is wrong (nominal
 10 %). *rows*: the federation is not told of groups, so they are divided among splits, and each row
 counts as one. *rows, whole groups split*: groups are kept in one split, but each test row counts.
-*groups*: ``group=``.
+*groups*: ``group=``. *shown*: the same with ``group=``, but the baseline does not see six of the
+eight inputs, so nearly all clients are better off, and a call of that is right.
 
     python benchmarks/grouped_rows.py [--federations 100] [--json FILE]
 """
@@ -26,8 +27,8 @@ from glocal.data.federation import Federation, federation
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Trial, client_table
 
-CLIENTS, GROUPS, FEATURES, HIDDEN, CLASSES = 20, 30, 8, 60, 3
-COUNTED = ("rows", "rows, whole groups split", "groups")
+CLIENTS, GROUPS, FEATURES, HIDDEN, CLASSES = 20, 60, 8, 60, 3
+COUNTED = ("rows", "rows, whole groups split", "groups", "shown")
 
 
 def draw(gen: np.random.Generator, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -44,15 +45,19 @@ def draw(gen: np.random.Generator, size: int) -> tuple[Tensor, Tensor, Tensor, T
     return torch.from_numpy(x.astype(np.float32)), y, client, unit
 
 
-def outcome(fed: Federation, gen: np.random.Generator) -> Outcome:
-    """Every client's own ridge regression on random features, on its own test split."""
+def outcome(fed: Federation, gen: np.random.Generator, hidden: int = 0) -> Outcome:
+    """Every client's own ridge regression on random features, on its own test split.
+
+    So many of the inputs are ``hidden`` from it.
+    """
     right = []
+    x = fed.x[:, hidden:].double()
     for k in range(len(fed)):
-        a = torch.from_numpy(gen.normal(size=(fed.x.shape[1], HIDDEN)) / 2)
+        a = torch.from_numpy(gen.normal(size=(x.shape[1], HIDDEN)) / 2)
         b = torch.from_numpy(gen.uniform(0, 2 * np.pi, HIDDEN))
 
         def lift(rows: Tensor, a: Tensor = a, b: Tensor = b) -> Tensor:
-            return torch.cos(fed.x[rows].double() @ a + b)
+            return torch.cos(x[rows] @ a + b)
 
         train, test = fed.train.of(k), fed.test.of(k)
         phi, target = lift(train), torch.nn.functional.one_hot(fed.y[train], CLASSES).double()
@@ -73,8 +78,9 @@ def calls(size: int, repeats: int, counted: str, federations: int) -> list[int]:
         trials = []
         for r in range(repeats):
             fold = fed.fold(r)
-            fold = fold if counted == "groups" else replace(fold, unit=None)
-            trials.append(Trial(fold, outcome(fold, gen), outcome(fold, gen)))
+            fold = fold if counted in ("groups", "shown") else replace(fold, unit=None)
+            baseline = outcome(fold, gen, 6 if counted == "shown" else 0)
+            trials.append(Trial(fold, outcome(fold, gen), baseline))
         verdicts = client_table(trials)["verdict"]
         found.append(sum(v in ("better off", "worse off") for v in verdicts))
     return found
@@ -89,7 +95,8 @@ def main() -> None:
     torch.set_num_threads(1)
     suggested_groups.mention = lambda *_: None  # the copies are known
     results = []
-    print(f"{CLIENTS} clients of {GROUPS} groups, {options.federations} federations, called in %:")
+    print(f"{CLIENTS} clients of {GROUPS} groups, {options.federations} federations;")
+    print("called better or worse off, in % of clients:")
     print(f"{'rows a group':>12} {'repeats':>7}  " + "  ".join(f"{c:>24}" for c in COUNTED))
     for size in (1, 5, 10):
         for repeats in (1, 3, 5):
