@@ -121,6 +121,17 @@ def test_rows_that_come_back_and_rows_of_a_group_are_one_unit() -> None:
     assert other.z == pytest.approx(alone.z * math.sqrt(2))
 
 
+def test_what_would_have_been_found() -> None:
+    """A difference of that size is found nine times of ten."""
+    gen = np.random.default_rng(4)
+    alike = scores_of([evaluated(gen, np.full((20, 20), 0.7), own=30)])
+    chance = np.full((20, 20), 0.7) + alike.detects * np.eye(20)
+    found = sum(
+        scores_of([evaluated(gen, chance, own=30)]).z > pooling_test.LIMIT for _ in range(200)
+    )
+    assert 0.85 * 200 <= found <= 0.97 * 200
+
+
 @pytest.fixture(scope="module")
 def fed() -> Federation:
     gen = np.random.default_rng(0)
