@@ -12,8 +12,9 @@ import torch
 
 from glocal.data.federation import Federation, federation
 from glocal.evaluation.evaluate import Outcome
-from glocal.experiment import best_alone, client_fits
-from glocal.experiment.best_alone import SAME, Alone, best_of, fit_all, folds_of, unavailable
+from glocal.experiment import client_fits
+from glocal.experiment.best_alone import SAME, Alone, best_of, fit_all, unavailable
+from glocal.experiment.folds import folds_of, learnable
 
 pytest.importorskip("sklearn")
 
@@ -95,7 +96,7 @@ def test_test_data_has_no_say() -> None:
 def test_groups_are_kept_together() -> None:
     data = fed(group=torch.arange(200) // 20 * 4 + torch.arange(200) % 4)
     for k in range(3):
-        rows = best_alone.learnable(data, k, tune=True)
+        rows = learnable(data, k, tune=True)
         fold = folds_of(data, k, 0, tune=True)
         assert data.unit is not None
         unit = data.unit[rows].numpy()

@@ -44,6 +44,7 @@ from glocal.data.federation import Federation
 from glocal.engines.base import EVAL_BATCH, Engine, padded_rows
 from glocal.evaluation.evaluate import score
 from glocal.experiment.baseline import BLOCK_BYTES, GRID, Best, Selected, train
+from glocal.experiment.local_epochs import Keys
 from glocal.methods import selector
 from glocal.methods.local import LocalTraining
 from glocal.nn.optim import sgd
@@ -297,7 +298,8 @@ def adapt(
     accuracy, loss = score(task, fed, engine, start, fed.val, runs)
     best.offer(torch.arange(len(runs), device=device), start, accuracy, loss, 0)
     root = rng.fold(rng.key(seed, device), 0xADA7)
-    train(task, fed, engine, technique, state, runs, root, lambda epoch, _: tick(epoch), best)
+    told = lambda epoch, _: tick(epoch)  # noqa: E731
+    train(task, fed, engine, technique, state, runs, Keys(root), told, best)
     tick(technique.max_epochs)
     won = best.by_client(ids, rates, fed)
     # The last epoch within a standard error may be worse than the start: then the client stays.

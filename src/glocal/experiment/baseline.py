@@ -8,28 +8,36 @@ Olshen and Stone, *Classification and regression trees*, 1984, towards the longe
 is given up after ``patience`` epochs outside. Of the rates, the one whose kept weights have the
 highest accuracy is used, ties to the lower loss.
 
-Clients train in blocks, each with all of its rates as one program where the engine can; finished
-models go to a store that may be on disk, so that only a block of them is ever in memory.
+Where baselines are tuned there is more: the chosen rate is tried with weight decay too, by the same
+rules; what was chosen is trained again, from the same start, on training and validation data
+together; and where the best alone is asked for it is cross-validated
+(:mod:`glocal.experiment.chosen`).
+
+Clients train in blocks, each with all of its rates as one program where the engine can, and clients
+of several repeats side by side; finished models go to a store that may be on disk, so that only a
+block of them is ever in memory.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from glocal.core import rng, tree
+from glocal.core import tree
 from glocal.core.errors import ClientError
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
-from glocal.engines.base import CohortRound, Engine, Workload
-from glocal.engines.batching import PlanSize
+from glocal.engines.base import Engine
 from glocal.engines.gradients import gradients
 from glocal.evaluation.evaluate import score
+from glocal.experiment.chosen import chosen_by, refitted, scores
+from glocal.experiment.folds import FOLDS
+from glocal.experiment.local_epochs import Epochs, Keys, OnEpoch, SideClients, Tick, put, start
 from glocal.methods.local import LocalTraining
 from glocal.nn.task import Task
 from glocal.training.client_state.placement import Storage
@@ -40,6 +48,9 @@ if TYPE_CHECKING:
 
 GRID = (0.03, 0.1, 0.3)
 """The learning rates that clients may pick from, unless ``local`` is given others."""
+
+DECAYS = (0.01,)
+"""The weight decays that clients may pick instead of none, where baselines are tuned."""
 
 BLOCK_BYTES = 1 << 30
 """Bytes of models, of all rates, that train at once."""
@@ -63,6 +74,10 @@ class Selected(Generic[Models]):
     """[clients] and its loss there."""
     trained: Tensor
     """[clients] epochs at all rates together, also those after the one that was kept."""
+    decay: Tensor | None = None
+    """[clients] the weight decay that did best, of those there were to pick from."""
+    cv_accuracy: Tensor | None = None
+    """[clients] the cross-validated accuracy of what was chosen, where that was asked for."""
     seconds: float = 0.0
     """What that took, since it was begun or resumed."""
 
@@ -73,14 +88,10 @@ FIGURES = {
     "val_accuracy": torch.float32,
     "val_loss": torch.float32,
     "trained": torch.int64,
+    "decay": torch.float32,
+    "cv_accuracy": torch.float64,
 }
 """What is known of every client's model, whether it is in memory or not."""
-
-Tick = Callable[[int, int], None]
-"""Epochs done and epochs at most, over all blocks of clients."""
-
-OnEpoch = Callable[[int, Tree], None]
-"""Epochs done of a block, and its state, from which it can be resumed."""
 
 
 def rates_of(local: LocalTraining) -> tuple[float, ...]:
@@ -90,7 +101,8 @@ def rates_of(local: LocalTraining) -> tuple[float, ...]:
 
 def known_by(local: LocalTraining) -> str:
     """A text that is equal for equal settings: a local baseline is measured once for each."""
-    return f"{local.settings} {rates_of(local)} {local.max_epochs} {local.patience}"
+    decays = f" {local.decays}" if local.decays else ""
+    return f"{local.settings} {rates_of(local)} {local.max_epochs} {local.patience}{decays}"
 
 
 def train_baseline(
@@ -102,55 +114,184 @@ def train_baseline(
     tick: Tick = lambda done, total: None,
     writer: CheckpointWriter | None = None,
     storage: Storage | None = None,
+    *,
+    refit: bool = False,
+    scored: bool = False,
 ) -> Selected[ClientStore]:
-    """Train every client alone; with a writer of checkpoints, from its last checkpoint on."""
-    began, storage = time.monotonic(), storage or Storage()
-    clients, device, epochs = len(fed), fed.x.device, local.max_epochs
+    """Train every client alone; with a writer of checkpoints, from its last checkpoint on.
+
+    With ``refit`` what was chosen is trained again on training and validation data together; with
+    ``scored`` it is also cross-validated.
+    """
+    clients = SideClients.of([fed], [seed])
+    return _train(task, clients, engine, local, tick, writer, storage, refit, scored)
+
+
+def train_baselines(
+    task: Task,
+    federations: Sequence[Federation],
+    engine: Engine,
+    local: LocalTraining,
+    seeds: Sequence[int],
+    tick: Tick = lambda done, total: None,
+    writer: CheckpointWriter | None = None,
+    *,
+    refit: bool = False,
+    scored: bool = False,
+) -> list[Selected[ClientStore]]:
+    """The local baselines of several repeats, their clients side by side, models in memory.
+
+    Each is what it would be by itself, to the tolerance that engines agree to.
+    """
+    clients, device = SideClients.of(federations, seeds), federations[0].x.device
+    storage = Storage("device")
+    found = _train(task, clients, engine, local, tick, writer, storage, refit, scored)
+    count = len(federations[0])
+    everyone = torch.arange(count, device=device)
+    each = []
+    for r in range(len(federations)):
+        rows = everyone + r * count
+        store = ClientStore(count, device).filled(everyone, found.models.rows_of(rows))
+        figures: dict[str, Any] = {name: getattr(found, name) for name in FIGURES}
+        part: dict[str, Any] = {k: None if v is None else v[rows] for k, v in figures.items()}
+        each.append(Selected(store, **part, seconds=found.seconds / len(federations)))
+    return each
+
+
+def _train(
+    task: Task,
+    clients: SideClients,
+    engine: Engine,
+    local: LocalTraining,
+    tick: Tick,
+    writer: CheckpointWriter | None,
+    storage: Storage | None,
+    refit: bool,
+    scored: bool,
+) -> Selected[ClientStore]:
+    began, storage, fed = time.monotonic(), storage or Storage(), clients.fed
+    count, device, epochs = len(fed), fed.x.device, local.max_epochs
     size = 4 * tree.count(task.params)
-    rates = torch.tensor(rates_of(local), device=device)
-    root = rng.fold(rng.key(seed, device), 0xA10E)
-    block_size = max(1, BLOCK_BYTES // (3 * size * len(rates)))
-    blocks = torch.split(torch.arange(clients, device=device), block_size)
+    # A block of clients goes through these, each of ``epochs`` epochs at most.
+    asked = {"search": True, "decay": bool(local.decays), "refit": refit, "score": scored}
+    stages = [name for name, wanted in asked.items() if wanted]
+    found = [name for name in stages if name != "score"][-1]  # models are found with that one
+    lanes = max(len(rates_of(local)), len(local.decays), FOLDS if scored else 1)
+    block_size = max(1, BLOCK_BYTES // (3 * size * lanes))
+    blocks = torch.split(torch.arange(count, device=device), block_size)
     saved = writer.last() if writer else None
 
     def no_models() -> ClientStore:
-        return storage.store(clients, size, device, rows=clients)
+        return storage.store(count, size, device, rows=count)
 
     if saved is None:
-        done, models, in_block = 0, no_models(), None
-        figures = {k: torch.zeros(clients, dtype=d, device=device) for k, d in FIGURES.items()}
+        done, models = 0, no_models()
+        in_stage: Tree = {}
+        figures = {k: torch.zeros(count, dtype=d, device=device) for k, d in FIGURES.items()}
     else:
         done, stored = saved.number // epochs, saved.trees["clients"]
-        models = storage.restored(no_models, clients, stored, device, 0, saved.number)
-        in_block, figures = (tree.to(saved.trees[k], device) for k in ("block", "figures"))
+        models = storage.restored(no_models, count, stored, device, 0, saved.number)
+        in_stage, figures = (tree.to(saved.trees[k], device) for k in ("block", "figures"))
+    total = len(blocks) * len(stages) * epochs
 
-    def finished(epoch: int, state: Tree, last: bool = False) -> None:
-        """Epochs of all blocks together are done, and the state is that of the present block."""
-        tick(epoch, len(blocks) * epochs)
+    def finished(number: int, state: Tree) -> None:
+        """So many epochs of all stages are done, and the state is that of the present one."""
+        tick(number, total)
 
         def contents() -> tuple[dict[str, Any], Tree]:
-            return {}, {"clients": models.packed(epoch), "figures": figures, "block": state}
+            return {}, {"clients": models.packed(number), "figures": figures, "block": state}
 
         if writer is not None:
-            writer.after(epoch, contents, last)
+            writer.after(number, contents, number == total)
 
-    for b in range(done, len(blocks)):
+    for at in range(done, len(blocks) * len(stages)):
+        ids, stage = blocks[at // len(stages)], stages[at % len(stages)]
+        kept = in_stage.pop("kept", {})  # the models that the stage before has found
 
-        def on_epoch(epoch: int, state: Tree, before: int = b * epochs) -> None:
+        def on_epoch(epoch: int, state: Tree, before: int = at * epochs, kept: Tree = kept) -> None:
             if epoch < epochs:
-                finished(before + epoch, state)
+                finished(before + epoch, {**state, "kept": kept} if kept else state)
 
-        ids = blocks[b]
-        runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
-        state = in_block["state"] if in_block else _start(task, local, ids, rates, root)
-        best = train(task, fed, engine, local, state, runs, root, on_epoch, resumed=in_block)
-        block = best.by_client(ids, rates, fed)
-        models.scatter(ids, block.models)
+        where = (task, clients, engine, local)
+        of_block: dict[str, Any] = {name: values[ids] for name, values in figures.items()}
+        known = Selected(kept, **of_block)
+        if stage == "search":
+            known = _search(*where, ids, on_epoch, in_stage)
+        elif stage == "decay":
+            known = _with_decay(*where, known, ids, on_epoch, in_stage)
+        elif stage == "refit":
+            kept = refitted(*where, chosen_by(known, ids), kept, on_epoch, in_stage)
+            known = replace(known, models=kept)
+        else:
+            accuracy = scores(*where, chosen_by(known, ids), refit, on_epoch, in_stage)
+            known = replace(known, cv_accuracy=accuracy)
+        kept = known.models
         for name, values in figures.items():
-            values[ids] = getattr(block, name)
-        in_block = None
-        finished((b + 1) * epochs, {}, last=b + 1 == len(blocks))
-    return Selected(models, **figures, seconds=time.monotonic() - began)
+            if (new := getattr(known, name)) is not None:
+                values[ids] = new
+        in_stage = {}
+        if stage == found:
+            models.scatter(ids, kept)
+        elif stage != "score":
+            in_stage = {"kept": kept}
+        finished((at + 1) * epochs, in_stage)
+    result = Selected(models, **figures, seconds=time.monotonic() - began)
+    return result if scored else replace(result, cv_accuracy=None)
+
+
+def _search(
+    task: Task,
+    clients: SideClients,
+    engine: Engine,
+    local: LocalTraining,
+    ids: Tensor,
+    on_epoch: OnEpoch,
+    resumed: Tree,
+) -> Selected[Params]:
+    """Each client's rate and epoch, and the model that they gave."""
+    rates = torch.tensor(rates_of(local), device=ids.device)
+    runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
+    lr = rates.repeat(len(ids))
+    state = resumed.get("state") or start(task, clients, local, runs, lr, 0 * lr)
+    where = (task, clients.fed, engine, local, state, runs, clients.keys)
+    return train(*where, on_epoch, resumed=resumed).by_client(ids, rates, clients.fed)
+
+
+def _with_decay(
+    task: Task,
+    clients: SideClients,
+    engine: Engine,
+    local: LocalTraining,
+    before: Selected[Params],
+    ids: Tensor,
+    on_epoch: OnEpoch,
+    resumed: Tree,
+) -> Selected[Params]:
+    """The same with weight decay at the chosen rate, where that does better than without."""
+    count = len(local.decays)
+    decays = torch.tensor(local.decays, device=ids.device)
+    runs = ids.repeat_interleave(count)
+    settings = (before.rate.repeat_interleave(count), decays.repeat(len(ids)))
+    state = resumed.get("state") or start(task, clients, local, runs, *settings)
+    where = (task, clients.fed, engine, local, state, runs, clients.keys)
+    best = train(*where, on_epoch, resumed=resumed)
+    # One that did not stay finite loses to the one before.
+    now = best.by_client(ids, decays, clients.fed, all_diverged=True)
+    better = now.val_accuracy > before.val_accuracy
+    better |= (now.val_accuracy == before.val_accuracy) & (now.val_loss < before.val_loss)
+
+    def of(name: str) -> Tensor:
+        return torch.where(better, getattr(now, name), getattr(before, name))
+
+    return Selected(
+        tree.where(better, now.models, before.models),
+        before.rate,
+        of("epoch"),
+        of("val_accuracy"),
+        of("val_loss"),
+        before.trained + now.trained,
+        torch.where(better, now.rate, 0.0),
+    )
 
 
 def gradients_of(local: LocalTraining, found: Selected[Any], fed: Federation) -> int:
@@ -166,7 +307,7 @@ def train(
     local: LocalTraining,
     state: Tree,
     runs: Tensor,
-    root: Tensor,
+    keys: Keys,
     on_epoch: OnEpoch = lambda epoch, state: None,
     best: Best | None = None,
     resumed: Tree | None = None,
@@ -182,19 +323,14 @@ def train(
     if resumed:
         best.state = dict(resumed["best"])
         active, began = resumed["active"], int(resumed["epoch"])
-    n, batch = fed.train.counts(), local.batch_size
-    steps = sum(PlanSize.of(n, p.epochs, p.steps, batch).steps for p in local.phases)
-    workload = Workload(steps * local.max_epochs, len(runs), varies=True)
+    epochs = Epochs.of(task, fed, engine, local, runs, keys)
     for epoch in range(began, local.max_epochs):
         if len(active) == 0:
             break
-        down = {"params": {}, "lr": torch.tensor(local.schedule(epoch), device=device)}
-        now, key = tree.row(state, active), rng.fold(root, epoch + 1)
-        work = CohortRound(task, local, fed, down, runs[active], now, key, workload=workload)
-        _, new = engine.round(work)
+        new = epochs.one(epoch, state, active)
         accuracy, loss = score(task, fed, engine, new["w"], fed.val, runs[active])
         best.offer(active, new["w"], accuracy, loss, epoch + 1)
-        state = _put(state, active, new)
+        state = put(state, active, new)
         # A run whose loss is no longer finite has a rate too high for it: it will not come back.
         active = active[
             (epoch + 1 - best.state["epoch"][active] < local.patience) & loss.isfinite()
@@ -202,17 +338,6 @@ def train(
         left = {"state": state, "best": dict(best.state), "active": active}
         on_epoch(epoch + 1, {**left, "epoch": torch.tensor(epoch + 1)})
     return best
-
-
-def _start(task: Task, local: LocalTraining, ids: Tensor, rates: Tensor, root: Tensor) -> Tree:
-    """One fresh initialisation for each client, the same for all of its rates."""
-    states = [local.init(task, {}, rng.fold(rng.fold(root, 0), i)) for i in ids]
-    stacked = tree.map(lambda x: x.repeat_interleave(len(rates), 0), tree.stack(states))
-    return {**stacked, "lr": rates.repeat(len(ids))}
-
-
-def _put(state: Tree, rows: Tensor, new: Tree) -> Tree:
-    return tree.map(lambda old, x: old.index_copy(0, rows, x), state, new)
 
 
 def standard_error(accuracy: Tensor, n: Tensor) -> Tensor:
@@ -244,16 +369,21 @@ class Best:
         state["top"][rows] = top
         better = finite & (accuracy >= top - standard_error(top, self.n[rows]))
         won = rows[better]
-        state["w"] = _put(state["w"], won, tree.row(w, better))
+        state["w"] = put(state["w"], won, tree.row(w, better))
         state["accuracy"][won] = accuracy[better]
         state["loss"][won] = loss[better]
         state["epoch"][won] = epoch
 
-    def by_client(self, ids: Tensor, rates: Tensor, fed: Federation) -> Selected[Params]:
-        """Of each client's runs the most accurate, ties to the lower loss."""
+    def by_client(
+        self, ids: Tensor, rates: Tensor, fed: Federation, *, all_diverged: bool = False
+    ) -> Selected[Params]:
+        """Of each client's runs the most accurate, ties to the lower loss.
+
+        A client whose runs ``all_diverged`` is an error, unless that may be.
+        """
         accuracy, loss = (self.state[k].view(len(ids), len(rates)) for k in ("accuracy", "loss"))
         top = accuracy.amax(1, keepdim=True)
-        if bool((top < 0).any()):
+        if bool((top < 0).any()) and not all_diverged:
             name = fed.names[int(ids[(top.flatten() < 0).nonzero()[0, 0]])]
             tried = ", ".join(f"{r:g}" for r in rates.tolist())
             raise ClientError(

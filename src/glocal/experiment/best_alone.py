@@ -28,7 +28,7 @@ from glocal.evaluation.evaluate import Outcome, metric_names
 from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment import classifiers
 from glocal.experiment.client_fits import Data, Found, Task, solve_all
-from glocal.experiment.folds import Integers, folds
+from glocal.experiment.folds import folds_of, learnable
 
 SAME = "same model"
 
@@ -45,19 +45,6 @@ class Alone:
     """[clients] the cross-validated accuracy; NaN: there is nothing."""
     left_out: Counter[str]
     """How many clients had too much data for a family."""
-
-
-def learnable(fed: Federation, k: int, *, tune: bool) -> Tensor:
-    """The rows that a client may learn from: validation data too where it is refitted."""
-    return torch.cat([fed.train.of(k), fed.val.of(k)]) if tune else fed.train.of(k)
-
-
-def folds_of(fed: Federation, k: int, seed: int, *, tune: bool) -> Integers:
-    """The fold of each row that a client may learn from: the same for all that it tries."""
-    rows = learnable(fed, k, tune=tune).cpu()
-    unit = None if fed.unit is None else fed.unit.cpu()[rows].numpy()
-    key = rng.fold(rng.fold(rng.key(seed), 0xF01D), k)
-    return folds(fed.y_train.cpu()[rows].numpy(), unit, key)
 
 
 def unavailable(fed: Federation) -> str | None:

@@ -11,15 +11,30 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from glocal.core import rng
+from glocal.data.federation import Federation
 
 FOLDS = 5
 """Folds of cross-validation, where there is enough to fill them."""
 
 Integers = NDArray[np.int64]
+
+
+def learnable(fed: Federation, k: int, *, tune: bool) -> Tensor:
+    """The rows that a client may learn from: validation data too where it is refitted."""
+    return torch.cat([fed.train.of(k), fed.val.of(k)]) if tune else fed.train.of(k)
+
+
+def folds_of(fed: Federation, k: int, seed: int, *, tune: bool) -> Integers:
+    """The fold of each row that a client may learn from: the same for all that it tries."""
+    rows = learnable(fed, k, tune=tune).cpu()
+    unit = None if fed.unit is None else fed.unit.cpu()[rows].numpy()
+    key = rng.fold(rng.fold(rng.key(seed), 0xF01D), k)
+    return folds(fed.y_train.cpu()[rows].numpy(), unit, key)
 
 
 def folds(y: Integers, unit: Integers | None, key: Tensor, at_most: int = FOLDS) -> Integers:

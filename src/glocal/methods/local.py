@@ -15,6 +15,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
+from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params
 from glocal.core.validation import positive, positive_integers
@@ -29,11 +30,14 @@ from glocal.slots.sharing import nothing
 class LocalTraining(Local):
     """A client that trains by itself, from where it stopped; its state has ``w``, ``opt``, ``lr``.
 
-    The learning rate is part of the state: one program trains a client at several rates.
+    The learning rate is part of the state, and so is ``decay``, a weight decay beside that of the
+    optimiser, where there is one: one program trains a client with several of them.
     """
 
     rates: tuple[float, ...]
     """Learning rates that a client may pick from; none: those of the local baseline."""
+    decays: tuple[float, ...] = ()
+    """Weight decays that a client may pick from; none: it has what its optimiser has."""
     max_epochs: int
     patience: int
     """Epochs without a gain on validation data after which training stops."""
@@ -71,8 +75,10 @@ def local(
 
     def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
         grads, _ = task.grad(lambda w: task.loss(w, batch, key), carry["w"])
+        if "decay" in carry:
+            grads = tree.add(grads, carry["w"], carry["decay"])
         w, state = opt.update(grads, carry["opt"], carry["w"], carry["lr"] * down["lr"])
-        return {"w": w, "opt": state, "lr": carry["lr"]}
+        return {**carry, "w": w, "opt": state}
 
     by_itself = LocalTraining(
         init=init,
