@@ -99,6 +99,11 @@ def rates_of(local: LocalTraining) -> tuple[float, ...]:
     return local.rates or GRID
 
 
+def lanes_of(local: LocalTraining, *, scored: bool) -> int:
+    """Lanes that a client may have at once: a rate, a weight decay or a fold each."""
+    return max(len(rates_of(local)), len(local.decays), FOLDS if scored else 1)
+
+
 def known_by(local: LocalTraining) -> str:
     """A text that is equal for equal settings: a local baseline is measured once for each."""
     decays = f" {local.decays}" if local.decays else ""
@@ -176,8 +181,7 @@ def _train(
     asked = {"search": True, "decay": bool(local.decays), "refit": refit, "score": scored}
     stages = [name for name, wanted in asked.items() if wanted]
     found = [name for name in stages if name != "score"][-1]  # models are found with that one
-    lanes = max(len(rates_of(local)), len(local.decays), FOLDS if scored else 1)
-    block_size = max(1, BLOCK_BYTES // (3 * size * lanes))
+    block_size = max(1, BLOCK_BYTES // (3 * size * lanes_of(local, scored=scored)))
     blocks = torch.split(torch.arange(count, device=device), block_size)
     saved = writer.last() if writer else None
 
@@ -221,7 +225,7 @@ def _train(
             known = _with_decay(*where, known, ids, on_epoch, in_stage)
         elif stage == "refit":
             kept = refitted(*where, chosen_by(known, ids), kept, on_epoch, in_stage)
-            known = replace(known, models=kept)
+            known = replace(known, models=kept, trained=known.trained + known.epoch)
         else:
             accuracy = scores(*where, chosen_by(known, ids), refit, on_epoch, in_stage)
             known = replace(known, cv_accuracy=accuracy)

@@ -114,6 +114,12 @@ class Config:
         "A client whose training is not finite: fatal (the run ends), skip (it sits the round "
         "out), clip (what is finite of its update is used, shortened).",
     )
+    tune: bool = setting(
+        False,
+        "Training",
+        "Choose the rate and the number of rounds on validation data, then train again on training "
+        "and validation data.",
+    )
     attack: str | Attack | None = setting(
         None, "Training", "What malicious clients do, as in 'sign-flip(share=0.2)'.", option=""
     )

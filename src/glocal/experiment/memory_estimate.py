@@ -88,10 +88,9 @@ class Estimate:
 
     @property
     def block(self) -> int:
-        """Clients of the local baseline that train together."""
-        return min(
-            self.clients, max(1, baseline.BLOCK_BYTES // max(1, 3 * self.rates * self.model))
-        )
+        """Clients of the local baseline that train together, in memory those of all repeats."""
+        everybody = self.clients * (self.repeats if self.baseline_place == "device" else 1)
+        return min(everybody, max(1, baseline.BLOCK_BYTES // max(1, 3 * self.rates * self.model)))
 
     @cached_property
     def phases(self) -> Mapping[str, Mapping[str, int]]:
@@ -205,7 +204,7 @@ def estimate(
         engine=setup.engine.name,
         model=bytes_of(task.params),
         baseline_client=footprint(Method(local=local, shared=nothing()), *where)[0],
-        rates=len(baseline.rates_of(local)),
+        rates=baseline.lanes_of(setup.alone(local), scored=setup.scored),
         marks=4 * len(fed.test.rows) if pooled else 0,
         known=known,
         repeats=setup.config.repeats,

@@ -115,7 +115,9 @@ def repeats(
     for name in wanted:
         left_out = [r for r in range(count) if r not in finished[name]]
         runner = runners.get(name) or baseline_of(config)
-        divided = groups(runner, left_out, lanes.get(name, 1), kept[name])
+        # Clients alone are side by side, all repeats of them, however many processes there are.
+        together = count if isinstance(runner, LocalOnly) else lanes.get(name, 1)
+        divided = groups(runner, left_out, together, kept[name])
         tasks += [(name, some) for some in divided]
     sent, threads = _sent(config, fed, methods), max(1, cores() // jobs)
     pool = ProcessPoolExecutor(

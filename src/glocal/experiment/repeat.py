@@ -51,6 +51,8 @@ class Repeat:
     val_accuracy: Tensor
     """[clients] of the model each client uses: what a choice goes by."""
     engine: str
+    cv_accuracy: Tensor | None = None
+    """[clients] the cross-validated accuracy of clients alone, where the best alone is wanted."""
     traffic: Traffic = field(default_factory=Traffic)
     model: Params = field(default_factory=dict)
     states: Tree = field(default_factory=dict)

@@ -7,14 +7,11 @@ either, :func:`run_seeds` all of them, side by side where that fits into memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
-from glocal.core.progress import Report, silent
 from glocal.core.validation import positive_integers
 from glocal.evaluation.communication import published
 from glocal.experiment import ensemble
@@ -22,9 +19,10 @@ from glocal.experiment import memory_estimate as limits
 from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import techniques
 from glocal.experiment.adaptation_report import adapt_clients
-from glocal.experiment.baseline import gradients_of, known_by
+from glocal.experiment.callbacks import Callbacks, Line
 from glocal.experiment.config import Config
 from glocal.experiment.fingerprint import digest
+from glocal.experiment.local_runner import LocalOnly
 from glocal.experiment.public_data import check_public
 from glocal.experiment.repeat import (
     Repeat,
@@ -47,72 +45,19 @@ from glocal.training.resumed import RoundsEnd, run_rounds
 from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
 from glocal.training.side_by_side import LaneGroup
 
-Line = dict[str, Any]
-"""A round of a method's history."""
-
-
-@dataclass(frozen=True)
-class Callbacks:
-    """Who is told how training goes on."""
-
-    report: Report = silent
-    """Called with what is trained, how much of it is done, and how much there is."""
-    on_line: Callable[[str, Line], None] = lambda name, line: None
-    """Called with a method's name and each line of its history, again where a run is resumed."""
-    on_round: Callable[[Progress], None] = lambda progress: None
-    """Called with where the training stands after each round."""
-
-
-@dataclass(frozen=True)
-class LocalOnly:
-    """Every client trains alone."""
-
-    name: str
-    client: LocalTraining
-
-    def check(self, setup: Setup) -> Training | None:
-        """Refuse what does not fit: nothing is trained together, so nothing can."""
-        if setup.config.attack is not None:
-            raise GlocalError(
-                "local sends nothing, so no attack can reach it: leave the attack out."
-            )
-        return None
-
-    def run(
-        self, setup: Setup, callbacks: Callbacks, checkpoints: CheckpointPolicy | None
-    ) -> Repeat:
-        """One repeat."""
-        config, task, keeper = setup.config, setup.task, None
-        storage = Storage(config.states, what="the local baseline's models")
-        if checkpoints is not None:
-            code = digest(task.module, task.losses, task.augment)
-            of = f"alone {code} {setup.digest} {known_by(self.client)}"
-            keeper = checkpoints.epochs(setup.repeat, of)
-            folder = keeper.series.folder
-            storage = Storage(config.states, folder, checkpoints.note, storage.what)
-        report = partial(callbacks.report, setup.title("alone"))
-        baseline, outcome = setups.measured(setup, self.client, report, keeper, storage)
-        together = None
-        if config.new_test:
-            models = baseline.models.rows_of
-            together = ensemble.own_models(task, setup.fed, setup.engine, models)
-        states, on_disk = contents(baseline.models, final=True)
-        return Repeat(
-            outcome,
-            baseline.val_accuracy,
-            setup.engine.executed,
-            states=states,
-            gradients=gradients_of(self.client, baseline, setup.fed),
-            seconds=baseline.seconds,
-            together=together,
-            on_disk=on_disk,
-        )
-
-    def run_side_by_side(
-        self, setups: Sequence[Setup], callbacks: Callbacks, checkpoints: CheckpointPolicy | None
-    ) -> list[Repeat]:
-        """Repeats, one after another."""
-        return [self.run(setup, callbacks, checkpoints) for setup in setups]
+__all__ = [
+    "Callbacks",
+    "Federated",
+    "Line",
+    "LocalOnly",
+    "Runner",
+    "baseline_of",
+    "groups",
+    "memory_needed",
+    "run_seed",
+    "run_seeds",
+    "runner_of",
+]
 
 
 @dataclass(frozen=True)

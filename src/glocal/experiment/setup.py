@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,13 @@ from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.summary import pool_is_valid
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment.adaptation import techniques
-from glocal.experiment.baseline import Selected, known_by, train_baseline
+from glocal.experiment.baseline import (
+    DECAYS,
+    Selected,
+    known_by,
+    train_baseline,
+    train_baselines,
+)
 from glocal.experiment.config import Config
 from glocal.experiment.result_files import load_tensors
 from glocal.methods import resolve
@@ -65,11 +71,26 @@ class Setup:
     """The caller's objects that the digest does not tell: losses, augmentation, model."""
     model_name: str
 
+    @property
+    def scored(self) -> bool:
+        """Whether clients alone are also cross-validated, to find the best they can do."""
+        return self.config.baseline == "best"
+
+    def alone(self, client: LocalTraining) -> LocalTraining:
+        """How clients train alone here: tuned, they may pick a weight decay if they have none."""
+        tuned = (self.config.tune or self.scored) and "weight_decay" not in client.settings
+        return replace(client, decays=client.decays or DECAYS) if tuned else client
+
+    def baseline_text(self, client: LocalTraining) -> str:
+        """How clients train alone here, as a text that is equal for equal settings."""
+        flags = f"{' refitted' * self.config.tune}{' scored' * self.scored}"
+        return known_by(self.alone(client)) + flags
+
     def key(self, client: LocalTraining) -> str:
         """A text that is equal, while ``objects`` live, where a baseline would come out equal."""
         pool = str(pool_is_valid(self.fed))  # whether it was evaluated on all clients' examples
         objects = (str(id(part)) for part in self.objects)
-        return " ".join([self.digest, pool, *objects, known_by(client)])
+        return " ".join([self.digest, pool, *objects, self.baseline_text(client)])
 
     @property
     def small(self) -> bool:
@@ -196,23 +217,48 @@ def measured(
     storage: Storage | None = None,
 ) -> tuple[Selected[ClientStore], Outcome]:
     """The local baseline, trained once for a federation, a model and a seed."""
-    key = setup.key(client)
-    if key not in _BASELINES:
-        where = (setup.task, setup.fed, setup.engine)
-        baseline = train_baseline(*where, client, setup.seed, tick, keeper, storage)
+    return measured_all([setup], client, tick, keeper, storage)[0]
 
-        def models(ids: Tensor) -> dict[str, Params]:
-            return {"own": baseline.models.rows_of(ids)}
 
-        outcome = outcomes(*where, models, pool=pool_is_valid(setup.fed))
-        if baseline.models.place == "disk":  # a file may be large, and is gone with its baseline
-            for other in [k for k, v in _BASELINES.items() if v[0].models.place == "disk"]:
-                del _BASELINES[other]
-        _BASELINES[key] = (baseline, outcome, setup.objects)
-        while len(_BASELINES) > KEPT:
-            _BASELINES.popitem(last=False)
-    baseline, outcome, _ = _BASELINES[key]
-    return baseline, outcome
+def measured_all(
+    several: Sequence[Setup],
+    client: LocalTraining,
+    tick: Callable[[int, int], None],
+    keeper: CheckpointWriter | None = None,
+    storage: Storage | None = None,
+) -> list[tuple[Selected[ClientStore], Outcome]]:
+    """The local baselines of several repeats, side by side; those that are known are not trained.
+
+    Of a single one, the models may be anywhere (``storage``); of several they are in memory.
+    """
+    first, keys = several[0], [setup.key(client) for setup in several]
+    if any(key not in _BASELINES for key in keys):
+        refit, scored = first.config.tune, first.scored
+        task, engine, local = first.task, first.engine, first.alone(client)
+        if len(several) == 1:
+            where = (task, first.fed, engine, local, first.seed, tick, keeper, storage)
+            found = [train_baseline(*where, refit=refit, scored=scored)]
+        else:
+            feds, seeds = [s.fed for s in several], [s.seed for s in several]
+            where_all = (task, feds, engine, local, seeds, tick, keeper)
+            found = train_baselines(*where_all, refit=refit, scored=scored)
+        for setup, key, baseline in zip(several, keys, found, strict=True):
+            if baseline.models.place == "disk":  # a file may be large: gone with its baseline
+                for other in [k for k, v in _BASELINES.items() if v[0].models.place == "disk"]:
+                    del _BASELINES[other]
+            _BASELINES[key] = (baseline, _evaluated(setup, baseline), setup.objects)
+    results = [_BASELINES[key][:2] for key in keys]
+    while len(_BASELINES) > KEPT:
+        _BASELINES.popitem(last=False)
+    return results
+
+
+def _evaluated(setup: Setup, baseline: Selected[ClientStore]) -> Outcome:
+    def models(ids: Tensor) -> dict[str, Params]:
+        return {"own": baseline.models.rows_of(ids)}
+
+    where = (setup.task, setup.fed, setup.engine)
+    return outcomes(*where, models, pool=pool_is_valid(setup.fed))
 
 
 def is_measured(setup: Setup, client: LocalTraining) -> bool:
