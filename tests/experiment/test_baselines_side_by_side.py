@@ -16,8 +16,9 @@ from glocal.data.federation import Federation, federation
 from glocal.engines import Engine, Sequential, Vectorised
 from glocal.engines.batching import plan
 from glocal.experiment import baseline
-from glocal.experiment.baseline import Selected, train_baseline, train_baselines
+from glocal.experiment.baseline import train_baseline, train_baselines
 from glocal.experiment.chosen import folded, with_validation
+from glocal.experiment.early_stopping import FIGURES, Selected
 from glocal.experiment.folds import folds_of, learnable
 from glocal.experiment.local_epochs import SideClients
 from glocal.methods.local import LocalTraining, local
@@ -165,8 +166,8 @@ def test_weight_decay_is_taken_where_it_does_better_on_validation_data() -> None
         train_baseline(linear, fed, Vectorised(), alone(decays=decays), 5)
         for decays in ((1e38,), ())
     )
-    assert not bool(huge.decay.any())  # type: ignore[union-attr]
-    assert torch.equal(huge.models.rows["bias"], none.models.rows["bias"])
+    assert not bool(huge.decay[:3].any())  # type: ignore[index]
+    assert torch.equal(huge.models.rows["bias"][:3], none.models.rows["bias"][:3])
 
 
 def test_resumed_in_any_stage_to_the_same_bits(
@@ -191,6 +192,6 @@ def test_resumed_in_any_stage_to_the_same_bits(
         policy = CheckpointPolicy(folder, stop=lambda: False)
         again = train_baselines(*where, writer=policy.epochs(0, "x"), **BOTH)
         for a, b in zip(whole, again, strict=True):
-            for name in baseline.FIGURES:
+            for name in FIGURES:
                 assert torch.equal(getattr(a, name), getattr(b, name)), (stop_at, name)
             assert all(torch.equal(a.models.rows[k], b.models.rows[k]) for k in a.models.rows)

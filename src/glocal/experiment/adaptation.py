@@ -43,7 +43,8 @@ from glocal.core.validation import build, not_negative, positive
 from glocal.data.federation import Federation
 from glocal.engines.base import EVAL_BATCH, Engine, padded_rows
 from glocal.evaluation.evaluate import score
-from glocal.experiment.baseline import BLOCK_BYTES, GRID, Best, Selected, train
+from glocal.experiment.baseline import BLOCK_BYTES, GRID
+from glocal.experiment.early_stopping import Best, Selected, train
 from glocal.experiment.local_epochs import Keys
 from glocal.methods import selector
 from glocal.methods.local import LocalTraining

@@ -22,22 +22,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from glocal.core import tree
-from glocal.core.errors import ClientError
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.engines.gradients import gradients
-from glocal.evaluation.evaluate import score
 from glocal.experiment.chosen import chosen_by, refitted, scores
+from glocal.experiment.early_stopping import FIGURES, Selected, train
 from glocal.experiment.folds import FOLDS
-from glocal.experiment.local_epochs import Epochs, Keys, OnEpoch, SideClients, Tick, put, start
+from glocal.experiment.local_epochs import OnEpoch, SideClients, Tick, start
 from glocal.methods.local import LocalTraining
 from glocal.nn.task import Task
 from glocal.training.client_state.placement import Storage
@@ -54,44 +53,6 @@ DECAYS = (0.01,)
 
 BLOCK_BYTES = 1 << 30
 """Bytes of models, of all rates, that train at once."""
-
-
-Models = TypeVar("Models", Params, ClientStore)
-
-
-@dataclass(frozen=True)
-class Selected(Generic[Models]):
-    """Clients' models, stacked or in a store that is read by rows, and how each was found."""
-
-    models: Models
-    rate: Tensor
-    """[clients] the learning rate that did best on validation data."""
-    epoch: Tensor
-    """[clients] after how many epochs."""
-    val_accuracy: Tensor
-    """[clients] what it reached there."""
-    val_loss: Tensor
-    """[clients] and its loss there."""
-    trained: Tensor
-    """[clients] epochs at all rates together, also those after the one that was kept."""
-    decay: Tensor | None = None
-    """[clients] the weight decay that did best, of those there were to pick from."""
-    cv_accuracy: Tensor | None = None
-    """[clients] the cross-validated accuracy of what was chosen, where that was asked for."""
-    seconds: float = 0.0
-    """What that took, since it was begun or resumed."""
-
-
-FIGURES = {
-    "rate": torch.float32,
-    "epoch": torch.int64,
-    "val_accuracy": torch.float32,
-    "val_loss": torch.float32,
-    "trained": torch.int64,
-    "decay": torch.float32,
-    "cv_accuracy": torch.float64,
-}
-"""What is known of every client's model, whether it is in memory or not."""
 
 
 def rates_of(local: LocalTraining) -> tuple[float, ...]:
@@ -302,101 +263,3 @@ def gradients_of(local: LocalTraining, found: Selected[Any], fed: Federation) ->
     """The gradients that all clients computed, at all rates, to find their models."""
     each = gradients(local, fed.train.counts().cpu(), {})
     return int((each * found.trained.cpu()).sum())
-
-
-def train(
-    task: Task,
-    fed: Federation,
-    engine: Engine,
-    local: LocalTraining,
-    state: Tree,
-    runs: Tensor,
-    keys: Keys,
-    on_epoch: OnEpoch = lambda epoch, state: None,
-    best: Best | None = None,
-    resumed: Tree | None = None,
-) -> Best:
-    """Train all runs (``runs`` says whose data each has), each until it gains nothing more.
-
-    ``on_epoch`` is called with the epochs done and all that they left, which ``resumed`` takes.
-    """
-    device = runs.device
-    best = best or Best(state["w"], runs, fed.val.counts().to(device)[runs])
-    active = torch.arange(len(runs), device=device)
-    began = 0
-    if resumed:
-        best.state = dict(resumed["best"])
-        active, began = resumed["active"], int(resumed["epoch"])
-    epochs = Epochs.of(task, fed, engine, local, runs, keys)
-    for epoch in range(began, local.max_epochs):
-        if len(active) == 0:
-            break
-        new = epochs.one(epoch, state, active)
-        accuracy, loss = score(task, fed, engine, new["w"], fed.val, runs[active])
-        best.offer(active, new["w"], accuracy, loss, epoch + 1)
-        state = put(state, active, new)
-        # A run whose loss is no longer finite has a rate too high for it: it will not come back.
-        active = active[
-            (epoch + 1 - best.state["epoch"][active] < local.patience) & loss.isfinite()
-        ]
-        left = {"state": state, "best": dict(best.state), "active": active}
-        on_epoch(epoch + 1, {**left, "epoch": torch.tensor(epoch + 1)})
-    return best
-
-
-def standard_error(accuracy: Tensor, n: Tensor) -> Tensor:
-    """Of an accuracy on ``n`` examples; one more right and one more wrong keep it above zero."""
-    p = (accuracy.clamp(min=0.0) * n + 1) / (n + 2)
-    return (p * (1 - p) / n).sqrt()
-
-
-class Best:
-    """The weights of every run's last epoch within a standard error of its best."""
-
-    def __init__(self, w: Params, runs: Tensor, n: Tensor) -> None:
-        none = torch.full((len(runs),), -1.0, device=runs.device)
-        self.n = n
-        self.state: Tree = {
-            "w": w,
-            "top": none,
-            "accuracy": none.clone(),
-            "loss": torch.full_like(none, torch.inf),
-            "epoch": torch.zeros_like(none, dtype=torch.int64),
-            "trained": torch.zeros_like(none, dtype=torch.int64),
-        }
-
-    def offer(self, rows: Tensor, w: Params, accuracy: Tensor, loss: Tensor, epoch: int) -> None:
-        """Keep what is within a standard error of the best so far."""
-        state, finite = self.state, loss.isfinite()
-        state["trained"][rows] = epoch
-        top = torch.maximum(state["top"][rows], torch.where(finite, accuracy, -1.0))
-        state["top"][rows] = top
-        better = finite & (accuracy >= top - standard_error(top, self.n[rows]))
-        won = rows[better]
-        state["w"] = put(state["w"], won, tree.row(w, better))
-        state["accuracy"][won] = accuracy[better]
-        state["loss"][won] = loss[better]
-        state["epoch"][won] = epoch
-
-    def by_client(
-        self, ids: Tensor, rates: Tensor, fed: Federation, *, all_diverged: bool = False
-    ) -> Selected[Params]:
-        """Of each client's runs the most accurate, ties to the lower loss.
-
-        A client whose runs ``all_diverged`` is an error, unless that may be.
-        """
-        accuracy, loss = (self.state[k].view(len(ids), len(rates)) for k in ("accuracy", "loss"))
-        top = accuracy.amax(1, keepdim=True)
-        if bool((top < 0).any()) and not all_diverged:
-            name = fed.names[int(ids[(top.flatten() < 0).nonzero()[0, 0]])]
-            tried = ", ".join(f"{r:g}" for r in rates.tolist())
-            raise ClientError(
-                f"client {name} cannot train alone: its loss is not finite at rates {tried}: "
-                "give the local baseline lower ones, as in local(lr=0.001), or look at its data."
-            )
-        chosen = torch.where(accuracy == top, loss, torch.inf).argmin(1)
-        flat = torch.arange(len(ids), device=ids.device) * len(rates) + chosen
-        best = tree.row(self.state, flat)
-        trained = self.state["trained"].view(len(ids), len(rates)).sum(1)
-        figures = (best["epoch"], best["accuracy"], best["loss"], trained)
-        return Selected(best["w"], rates[chosen], *figures)

@@ -19,7 +19,7 @@ from glocal.data.federation import Federation
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Trial, client_table, summarise
 from glocal.experiment.adaptation_report import Adapted, compose
-from glocal.experiment.baseline import standard_error
+from glocal.experiment.early_stopping import standard_error
 from glocal.experiment.repeat import Repeat
 from glocal.experiment.run import Run
 

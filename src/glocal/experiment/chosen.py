@@ -34,7 +34,7 @@ from glocal.methods.local import LocalTraining
 from glocal.nn.task import Task
 
 if TYPE_CHECKING:
-    from glocal.experiment.baseline import Selected
+    from glocal.experiment.early_stopping import Selected
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,9 @@ class SideClients:
         roots = [rng.fold(rng.key(seed, device), 0xA10E) for seed in seeds]
         fed, keys = federations[0], Keys(roots[0])
         if len(federations) > 1:
+            each = torch.arange(count, device=device).repeat(len(federations))
+            keys = Keys(torch.stack(roots).repeat_interleave(count), each)
             fed = SideBySide.of(federations).whole
-            number = torch.arange(count, device=device).repeat(len(federations))
-            keys = Keys(torch.stack(roots).repeat_interleave(count), number)
         return cls(fed, tuple(federations), tuple(seeds), keys)
 
 

@@ -29,12 +29,12 @@ from glocal.experiment import memory_estimate as limits
 from glocal.experiment.adaptation import techniques
 from glocal.experiment.baseline import (
     DECAYS,
-    Selected,
     known_by,
     train_baseline,
     train_baselines,
 )
 from glocal.experiment.config import Config
+from glocal.experiment.early_stopping import Selected
 from glocal.experiment.result_files import load_tensors
 from glocal.methods import resolve
 from glocal.methods.local import LocalTraining
