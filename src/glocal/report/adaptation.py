@@ -83,7 +83,7 @@ def _show_again(runs: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) 
     tables.show_table(
         ["model", "mean %", "worst 10 %", "gain", "better off", "worse off", "undecided"],
         rows,
-        "Adapted, then averaged: one model for all, the adapted ones averaged by training examples."
+        "Adapted, then averaged: one model for all, the plain mean of the adapted ones."
         f" For that every client sends what it adapted, {sent} parameters together"
         + (", which the run's privacy does not protect." if private else "."),
     )
