@@ -259,7 +259,14 @@ def _with_decay(
     )
 
 
-def gradients_of(local: LocalTraining, found: Selected[Any], fed: Federation) -> int:
-    """The gradients that all clients computed, at all rates, to find their models."""
-    each = gradients(local, fed.train.counts().cpu(), {})
-    return int((each * found.trained.cpu()).sum())
+def gradients_of(
+    local: LocalTraining, found: Selected[Any], fed: Federation, *, refit: bool = False
+) -> int:
+    """The gradients that all clients computed to find their models, without cross-validation.
+
+    At all rates and weight decays; with ``refit`` the last epochs were on validation data too.
+    """
+    n, more = fed.train.counts().cpu(), fed.val.counts().cpu()
+    last = found.epoch.cpu() if refit else torch.zeros_like(n)
+    searched = gradients(local, n, {}) * (found.trained.cpu() - last)
+    return int((searched + gradients(local, n + more, {}) * last).sum())

@@ -80,7 +80,7 @@ class LocalOnly:
                 baseline.val_accuracy,
                 first.engine.executed,
                 states=states,
-                gradients=gradients_of(self.client, baseline, setup.fed),
+                gradients=gradients_of(self.client, baseline, setup.fed, refit=config.tune),
                 seconds=baseline.seconds,
                 together=together,
                 on_disk=on_disk,
