@@ -25,7 +25,8 @@ from torch import Tensor
 from glocal.data import suggested_groups
 from glocal.data.federation import Federation, federation
 from glocal.evaluation.evaluate import Outcome
-from glocal.evaluation.summary import Trial, client_table
+from glocal.evaluation.summary import client_table
+from glocal.evaluation.trials import Trial
 
 CLIENTS, GROUPS, FEATURES, HIDDEN, CLASSES = 20, 60, 8, 60, 3
 COUNTED = ("rows", "rows, whole groups split", "groups", "shown")

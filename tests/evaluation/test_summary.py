@@ -14,7 +14,8 @@ from glocal.data.federation import Federation
 from glocal.data.split import from_counts
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
-from glocal.evaluation.summary import Table, Trial, against, client_table, pool_is_valid, summarise
+from glocal.evaluation.summary import Table, against, client_table, summarise
+from glocal.evaluation.trials import Trial, pool_is_valid
 
 
 def fed(shift_only: bool = True) -> Federation:
@@ -216,8 +217,8 @@ def test_against_by_hand() -> None:
     assert found["high"] == pytest.approx(0.02 + half, abs=1e-6)
 
 
-def test_against_pairs_clients_where_there_are_too_few_repeats() -> None:
+def test_against_has_no_interval_where_there_are_too_few_repeats() -> None:
     run, base = {"accuracies": [[0.9, 0.8, 0.7]]}, {"accuracies": [[0.8, 0.7, 0.6]]}
     found = against(run, base)
-    assert found["by"] == "clients"
-    assert found["low"] == pytest.approx(0.1, abs=1e-6)
+    assert found["difference"] == pytest.approx(0.1, abs=1e-6)
+    assert found["by"] is found["low"] is found["high"] is None

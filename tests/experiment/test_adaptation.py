@@ -286,7 +286,8 @@ def test_fit_reports_adaptation() -> None:
     )
     s = run.summary
     assert s["adapted_mean"] > s["mean"]
-    assert s["adapted_better_off"] + s["adapted_worse_off"] + s["adapted_undecided"] == 6
+    words = ("better_off", "worse_off", "same", "undecided")
+    assert sum(s[f"adapted_{word}"] for word in words) == 6
     assert sum(s["adapted"]["by"].values()) == 18
     assert set(s["adapted"]["techniques"]) == {"fine-tune", "freeze-base"}
     assert s["adapted"]["gain"]["low"] > 0

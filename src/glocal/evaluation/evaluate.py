@@ -19,6 +19,7 @@ from glocal.data.federation import Federation
 from glocal.data.split import Split
 from glocal.engines.base import Engine, padded_rows
 from glocal.evaluation import metrics
+from glocal.evaluation.influence import VALUES
 from glocal.nn.task import Task
 
 Models = Callable[[Tensor], dict[str, Params]]
@@ -40,6 +41,15 @@ class Outcome:
     """[clients, pooled examples]: the same of every client's test examples, in their order."""
     chosen: list[str]
     """Which candidate each client uses."""
+    metric: str = "accuracy"
+    """What better off is measured by."""
+    values: list[Tensor] | None = None
+    """For each client: what each of its test examples contributes to that metric, where it is
+    another than accuracy (:mod:`glocal.evaluation.influence`)."""
+
+    def of_examples(self) -> list[Tensor]:
+        """For each client: each test example's contribution to the metric."""
+        return self.own if self.values is None else self.values
 
 
 def metric_names(classes: int) -> list[str]:
@@ -57,12 +67,14 @@ def outcomes(
     pool: bool,
     one_for_all: bool = False,
     at_most: int | None = None,
+    metric: str = "accuracy",
 ) -> Outcome:
     """Choose on validation data, then evaluate on test data, a block of clients after another.
 
     With ``pool`` every client's model is also evaluated on all clients' test data. With
     ``one_for_all`` all clients have the same candidates: if it is one, it is evaluated once.
-    ``at_most`` limits a block of clients where memory is not all that does.
+    ``at_most`` limits a block of clients where memory is not all that does. ``metric`` is what
+    better off is measured by.
     """
     everyone = torch.arange(len(fed), device=fed.x.device)
     pooled = fed.test.rows.unsqueeze(0)
@@ -70,11 +82,17 @@ def outcomes(
     own: list[Tensor] = []
     pools: list[Tensor] = []
     chosen: list[str] = []
+    contributions: list[Tensor] = []
 
     def record(logits: Tensor, y: Tensor) -> None:
         for name, values in by_metric.items():
             values.append(metrics.METRICS[name](logits, y))
         own.append(metrics.correct(logits, y).cpu())
+        if metric != "accuracy":
+            contributions.append(VALUES[metric](logits, y).cpu())
+
+    def found(pool: Tensor | None, chosen: list[str]) -> Outcome:
+        return Outcome(by_metric, own, pool, chosen, metric, contributions or None)
 
     if one_for_all and (only := _only(models(everyone[:1]))):
         name, model = only
@@ -84,7 +102,7 @@ def outcomes(
             record(logits[part], fed.y[fed.test.rows[part]])
         correct = metrics.correct(logits, fed.y[fed.test.rows]).to(torch.float32)
         everywhere = correct.expand(len(fed), -1).cpu() if pool else None
-        return Outcome(by_metric, own, everywhere, [name] * len(fed))
+        return found(everywhere, [name] * len(fed))
 
     for ids in torch.split(everyone, min(at_once(task, fed), at_most or len(fed))):
         model, names = pick(task, fed, engine, models(ids), ids)
@@ -98,7 +116,7 @@ def outcomes(
             pools.append(
                 engine.evaluate(task.example_metrics, model, fed.x, fed.y, shared)["correct"].cpu()
             )
-    return Outcome(by_metric, own, torch.cat(pools) if pool else None, chosen)
+    return found(torch.cat(pools) if pool else None, chosen)
 
 
 def pick(

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from statistics import fmean, stdev
 from typing import Any
 
+from glocal.evaluation.distributions import t_quantile
+
 LEVEL = 0.90
 """The confidence of all intervals."""
 
@@ -24,13 +26,11 @@ def nan_mean(values: Iterable[Any]) -> float:
 
 def student(values: Iterable[Any]) -> tuple[float, float | None, float | None]:
     """The mean of the values and the ends of Student's interval; None for a single value."""
-    from scipy import stats
-
     sample = [float(v) for v in values]
     mean, n = nan_mean(sample), len(sample)
     if n < 2 or any(map(math.isnan, sample)):
         return mean, None, None
-    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * stdev(sample) / math.sqrt(n)
+    half = float(t_quantile((1 + LEVEL) / 2, n - 1)) * stdev(sample) / math.sqrt(n)
     return mean, mean - half, mean + half
 
 

@@ -62,7 +62,7 @@ Repeat = tuple[Numbers, Numbers, Numbers, Numbers | None]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Compared:
     """A client's benefit over its local baseline, and whether it differs from zero."""
 
     benefit: float
@@ -75,7 +75,7 @@ class Verdict:
 
 def compare(
     correct: Numbers, baseline: Numbers, weight: Numbers | None = None, level: float = 0.90
-) -> Verdict:
+) -> Compared:
     """Compare a method with the local baseline on one client's test examples.
 
     ``correct`` is whether the method's model got each example right, or a share of it in [0, 1] (a
@@ -85,7 +85,7 @@ def compare(
     return compare_repeats([(np.arange(len(_array(correct))), correct, baseline, weight)], level)
 
 
-def compare_repeats(repeats: Sequence[Repeat], level: float = 0.90) -> Verdict:
+def compare_repeats(repeats: Sequence[Repeat], level: float = 0.90) -> Compared:
     """Compare over repeats: the benefit is the mean of the repeats' benefits.
 
     An example that was tested in several repeats is one unit, and its differences are added, so
@@ -99,7 +99,7 @@ def compare_repeats(repeats: Sequence[Repeat], level: float = 0.90) -> Verdict:
         raise GlocalError(f"the level is {level}: give a number between 0 and 1, such as 0.9.")
     parts = [part for part in map(_differences, repeats) if part is not None]
     if not parts:
-        return Verdict(math.nan, math.nan, math.nan, "undecided")
+        return Compared(math.nan, math.nan, math.nan, "undecided")
     rows, unit = np.unique(np.concatenate([ids for ids, _, _ in parts]), return_inverse=True)
     a, weight = (
         np.bincount(unit, np.concatenate(column), len(rows)) / len(parts)
@@ -107,11 +107,13 @@ def compare_repeats(repeats: Sequence[Repeat], level: float = 0.90) -> Verdict:
     )
     # Differences that cancel between repeats leave a rounding error, which is no vote.
     a = np.where(np.abs(a) > 1e-6 * weight, a, 0.0)
-    low, high = _ends(a, weight, level)
+    # Examples that were tested twice count for more, but no label of theirs does.
+    unequal = any(w.max() > w[w > 0].min() * (1 + 1e-6) for _, _, w in parts)
+    low, high = _ends(a, weight, level) if unequal else paired_interval(a, level)
     benefit = float(a.sum())
     if low > 0:
-        return Verdict(benefit, low, high, "better off")
-    return Verdict(benefit, low, high, "worse off" if high < 0 else "undecided")
+        return Compared(benefit, low, high, "better off")
+    return Compared(benefit, low, high, "worse off" if high < 0 else "undecided")
 
 
 def pool_weights(y_pool: Tensor, shares: Tensor) -> Tensor:
@@ -167,7 +169,7 @@ def _low_end(a: NDArray[np.float64], level: float) -> float:
 def _ends(a: NDArray[np.float64], weight: NDArray[np.float64], level: float) -> tuple[float, float]:
     """The interval of the sum of ``a``, with an example counted against it if weights differ."""
     seen = a != 0
-    if not seen.any() or weight.max() <= weight[weight > 0].min() * (1 + 1e-6):
+    if not seen.any():
         return paired_interval(a, level)
     # For shares of a sequence one full example would be too much: as large a difference as any.
     x = weight.max() * (np.abs(a[seen]) / weight[seen]).max()

@@ -1,28 +1,31 @@
 """Who is better off than alone, and by how much: a row for each client, and a summary.
 
-There are two estimates of a client's accuracy, both compared with its local baseline on the same
-examples. The *own* estimate uses the client's own test split. The *pooled* estimate uses all
-clients' test examples, weighted by the client's label shares; it has far more power, and is valid
-where clients differ only in their labels. The pooled one is used where it is valid, and the own one
-is given beside it. Verdicts pool over repeats.
+A row's ``benefit`` and ``verdict`` are over what the client has alone: the best it can train, where
+that was asked for, and else the same model. With the best, ``same_model_benefit`` and
+``same_model_verdict`` are over the same model. Where clients are tested on everybody's examples,
+``own_…`` is by their own test splits.
 """
 
 from __future__ import annotations
 
 import math
+import operator
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from glocal.core.errors import GlocalError, unknown
-from glocal.data.federation import Federation
-from glocal.evaluation import metrics, paired_test, pooling_test
-from glocal.evaluation.communication import Traffic
+from glocal.evaluation import metrics, pooling_test
+from glocal.evaluation.at_least import shown_at_least
 from glocal.evaluation.evaluate import Outcome
-from glocal.evaluation.intervals import nan_mean, paired, student, without_nan
+from glocal.evaluation.intervals import LEVEL, nan_mean, paired, without_nan
+from glocal.evaluation.mean_benefit import mean_benefit
+from glocal.evaluation.trials import Estimate, Trial, over_repeats, pool_is_valid
+from glocal.evaluation.verdict import ENOUGH, VERDICTS, Verdict
 
 
 class Table(list[dict[str, Any]]):
@@ -47,85 +50,83 @@ class Table(list[dict[str, Any]]):
         )
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One repeat: the federation's split, a method's outcome on it, and the local baseline's."""
-
-    fed: Federation
-    outcome: Outcome
-    baseline: Outcome
-    traffic: Traffic = field(default_factory=Traffic)
-
-
-def pool_is_valid(fed: Federation) -> bool:
-    """Whether clients are said to differ only in labels, by the data or by the user."""
-    return pooling_test.claimed(fed)
-
-
-def client_table(trials: Sequence[Trial]) -> Table:
-    """One row for each client."""
-    fed = trials[0].fed
-    weights = [label_weights(t.fed) for t in trials] if pool_is_valid(fed) else []
+def client_table(trials: Sequence[Trial], same: float | None = None) -> Table:
+    """One row for each client; ``same`` is the difference up to which it counts as none."""
+    fed, outcome = trials[0].fed, trials[0].outcome
+    tests = Estimate(trials, pooled=_pooled(trials))
+    alone, by_same_model = [t.alone for t in trials], [t.baseline for t in trials]
+    columns = _columns(tests, alone, same)
+    if trials[0].best is not None:
+        of_same = _columns(tests, by_same_model, same)
+        of_same["accuracy"] = of_same.pop("local_accuracy")
+        columns |= {f"same_model_{name}": of_same[name] for name in SAME_MODEL}
+    if tests.pooled:
+        own = _columns(Estimate(trials, pooled=False), alone, same)
+        columns |= {f"own_{name}": values for name, values in own.items()}
+    for name in outcome.metrics:
+        if name != "accuracy":
+            columns[name] = over_repeats([t.outcome.metrics[name] for t in trials])
     counts = [s.counts().tolist() for s in (fed.train, fed.val, fed.test)]
-    rows = Table()
-    for k, name in enumerate(fed.names):
-        n_train, n_val, n_test = (n[k] for n in counts)
-        row = {"client": name, "n_train": n_train, "n_val": n_val, "n_test": n_test}
-        own = _estimate(
-            [(t.fed.test.of(k), t.outcome.own[k], t.baseline.own[k], None) for t in trials]
-        )
-        if weights:
-            row |= _estimate(
-                [
-                    (t.fed.test.rows, _pool(t.outcome)[k], _pool(t.baseline)[k], weight[k])
-                    for t, weight in zip(trials, weights, strict=True)
-                ]
-            )
-            row |= {f"own_{key}": value for key, value in own.items()}
-        else:
-            row |= own
-        for metric in trials[0].outcome.metrics:
-            if metric != "accuracy":
-                row[metric] = nan_mean(t.outcome.metrics[metric][k] for t in trials)
-        row["model"] = trials[0].outcome.chosen[k]
-        rows.append(row)
-    return rows
+    numbers = dict(zip(("n_train", "n_val", "n_test"), counts, strict=True))
+    columns = {"client": list(fed.names), **numbers, **columns, "model": outcome.chosen}
+    return Table({n: values[k] for n, values in columns.items()} for k in range(len(fed)))
 
 
-def _estimate(tests: Sequence[tuple[Tensor, Tensor, Tensor, Tensor | None]]) -> dict[str, Any]:
-    """A client's accuracy, that of its local baseline, and the verdict, from each repeat's test."""
+SAME_MODEL = ("accuracy", "benefit", "low", "high", "verdict")
+"""What a row says of the same model alone, where the verdict is over the best alone."""
 
-    def mean(correct: Tensor, weight: Tensor | None) -> float:
-        return float(correct.mean() if weight is None else correct.double() @ weight)
 
-    return {
-        "accuracy": nan_mean(mean(correct, weight) for _, correct, _, weight in tests),
-        "local_accuracy": nan_mean(mean(baseline, weight) for _, _, baseline, weight in tests),
-        **asdict(paired_test.compare_repeats(tests)),
+def _columns(tests: Estimate, alone: Sequence[Outcome], same: float | None) -> dict[str, list[Any]]:
+    """Every client's accuracy, what it has alone, and the verdict."""
+    correct = Estimate(tests.trials, pooled=tests.pooled, metric="accuracy")
+    columns: dict[str, list[Any]] = {
+        "accuracy": over_repeats(correct.means([t.outcome for t in tests.trials])),
+        "local_accuracy": over_repeats(correct.means(alone)),
+    }
+    if tests.metric != "accuracy":
+        columns[f"local_{tests.metric}"] = over_repeats(tests.means(alone))
+    found = tests.verdicts(alone, same)
+    return columns | {
+        each.name: [getattr(verdict, each.name) for verdict in found] for each in fields(Verdict)
     }
 
 
-def accuracies(trial: Trial) -> list[float]:
-    """Each client's accuracy in one repeat, by the pooled estimate where it is valid."""
-    if not pool_is_valid(trial.fed):
-        return [float(own.mean()) for own in trial.outcome.own]
-    return [float(x) for x in (_pool(trial.outcome).double() * label_weights(trial.fed)).sum(1)]
+_LAST: list[tuple[list[Outcome], pooling_test.Pooling]] = []
+"""What was found last: methods that are compared are set against the same baselines."""
+
+
+def pooling_of(trials: Sequence[Trial]) -> pooling_test.Pooling:
+    """Whether clients are tested on everybody's test examples, and why."""
+    baselines = [t.baseline for t in trials]
+    if not (
+        _LAST
+        and all(map(operator.is_, _LAST[0][0], baselines))
+        and len(_LAST[0][0]) == len(baselines)
+    ):
+        _LAST[:] = [(baselines, pooling_test.pooling([(t.fed, t.baseline) for t in trials]))]
+    return _LAST[0][1]
+
+
+def _pooled(trials: Sequence[Trial]) -> bool:
+    of_accuracy = trials[0].outcome.metric == "accuracy"
+    return of_accuracy and pool_is_valid(trials[0].fed) and pooling_of(trials).used
+
+
+def accuracies(trials: Sequence[Trial]) -> list[list[float]]:
+    """Each client's accuracy in each repeat, by the pooled estimate where it is valid."""
+    tests = Estimate(trials, pooled=_pooled(trials), metric="accuracy")
+    return tests.means([t.outcome for t in trials])
 
 
 def against(run: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """How far one method's mean accuracy is above another's, with Student's paired interval.
 
-    ``run`` and ``other`` are summaries on the same repeats, or, of a single one, on the same
-    clients: the pairs are repeats where there are three or more, else clients.
+    ``run`` and ``other`` are summaries of the same repeats, which are the pairs. Of fewer than
+    three there is no interval: clients are no pairs, as they may share one model and its luck.
     """
-    by = "repeats" if len(run["accuracies"]) > 2 else "clients"
     table, base = (torch.tensor(s["accuracies"], dtype=torch.float64) for s in (run, other))
-    pairs = (table - base).mean(1 if by == "repeats" else 0)
-    difference, low, high = student(pairs)
-    return {"difference": difference, "low": low, "high": high, "by": by}
-
-
-VERDICTS = ("better off", "worse off", "undecided")
+    pairs = (table - base).nanmean(1)
+    return paired(pairs, "repeats" if len(pairs) >= ENOUGH else None)
 
 
 def fairness_against(
@@ -142,8 +143,7 @@ def fairness_against(
         ``metric``, ``repeats`` and, for each of mean, worst10, best10, gini (×100) and gap, a dict:
         its ``value``, the ``values`` of the repeats, the ``difference`` from the other method, and
         ``low`` and ``high``, Student's interval of that difference ``by`` repeats, paired. That
-        needs three of them. With fewer, the mean is paired by clients (as in :func:`against`), and
-        what is a figure of all clients together has no pairs: its ends, and ``by``, are None.
+        needs three of them. With fewer, the ends, and ``by``, are None.
     """
     table, base = _values(summary, metric), _values(base_summary, metric)
     if table.shape != base.shape:
@@ -158,9 +158,7 @@ def fairness_against(
         values = [spread[figure] for spread in spreads]
         base_values = [spread[figure] for spread in base_spreads]
         pairs = without_nan(v - b for v, b in zip(values, base_values, strict=True))
-        by = "repeats" if len(pairs) > 2 else "clients" if figure == "mean" else None
-        if by == "clients":
-            pairs = without_nan((table - base).nanmean(0))
+        by = "repeats" if len(pairs) >= ENOUGH else None
         figures[figure] = {"value": nan_mean(values), "values": values, **paired(pairs, by)}
     return figures
 
@@ -178,12 +176,18 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
     n = rows["n_test"]
     spread = metrics.fairness(rows["accuracy"], n)
     benefits = rows["benefit"]
-    pooled = pool_is_valid(trials[0].fed)
+    pooled = _pooled(trials)
+    tests = Estimate(trials, pooled=pooled)
+    differences = tests.differences(tests.tested([t.alone for t in trials]))
+    _, low, high = mean_benefit(differences, LEVEL)
+    counts = verdict_counts(rows["verdict"])
     summary: dict[str, Any] = {
         **{k: spread[k] for k in (*metrics.FIGURES, *metrics.SPREAD, "mean_examples")},
         "local_mean": nan_mean(rows["local_accuracy"]),
         "benefit": nan_mean(benefits),
-        **verdict_counts(rows["verdict"]),
+        "benefit_low": low,
+        "benefit_high": high,
+        **counts,
         "above": sum(b > 1e-12 for b in benefits),
         "below": sum(b < -1e-12 for b in benefits),
         "ties": sum(abs(b) <= 1e-12 for b in benefits),
@@ -195,7 +199,21 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
         "traffic": {"up": trials[0].traffic.by_set("up"), "down": trials[0].traffic.by_set("down")},
         "epsilon": None,
     }
-    summary["accuracies"] = [accuracies(t) for t in trials]
+    summary["metric"] = tests.metric
+    summary["covers"] = "training and tests" if len(trials) >= ENOUGH else "tests"
+    if len(trials) >= ENOUGH:
+        summary["at_least"] = shown_at_least(differences, LEVEL)
+        left = len(rows) - summary["at_least"]
+        summary["by_chance"] = min((1 - LEVEL) / 2 * left, float(counts["better_off"]))
+    if trials[0].best is not None:
+        of_same = verdict_counts(rows["same_model_verdict"])
+        summary |= {f"same_model_{name}": n for name, n in of_same.items()}
+        summary["same_model_mean"] = nan_mean(rows["same_model_accuracy"])
+        summary["same_model_benefit"] = nan_mean(rows["same_model_benefit"])
+        summary["best_alone"] = dict(Counter(name for t in trials for name in t.alone.chosen))
+    summary["accuracies"] = accuracies(trials)
+    if pool_is_valid(trials[0].fed):
+        summary["pooling"] = pooling_of(trials).as_json()
     summary["values"] = {
         name: summary["accuracies"]
         if name == "accuracy"
@@ -217,30 +235,5 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def verdict_counts(verdicts: Sequence[str]) -> dict[str, int]:
-    """How many clients are better off, worse off and undecided."""
+    """How many clients are better off, worse off, the same and undecided."""
     return {name.replace(" ", "_"): verdicts.count(name) for name in VERDICTS}
-
-
-def label_weights(fed: Federation) -> Tensor:
-    """[clients, pooled examples]: what each pooled test example counts for, for each client."""
-    y = fed.y[fed.test.rows].cpu()
-    return torch.stack([paired_test.pool_weights(y, _labels(fed, k, y)) for k in range(len(fed))])
-
-
-def _labels(fed: Federation, k: int, pool: Tensor) -> Tensor:
-    """How many of each class a client trains on.
-
-    Of a client so small that none of these is in the pool, all its labels are counted: its own test
-    examples are in the pool, so that it can always be verdict.
-    """
-    counts = torch.bincount(fed.y[fed.train.of(k)], minlength=fed.classes).cpu()
-    if counts[pool].any():
-        return counts
-    rows = torch.cat([fed.train.of(k), fed.val.of(k), fed.test.of(k)])
-    return torch.bincount(fed.y[rows], minlength=fed.classes).cpu()
-
-
-def _pool(outcome: Outcome) -> Tensor:
-    if outcome.pool is None:
-        raise RuntimeError("the pooled test set was not evaluated")
-    return outcome.pool

@@ -19,19 +19,13 @@ from glocal.engines.base import Engine
 from glocal.engines.gradients import gradients
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.intervals import nan_mean, paired
-from glocal.evaluation.summary import (
-    Table,
-    Trial,
-    against,
-    client_table,
-    pool_is_valid,
-    summarise,
-)
+from glocal.evaluation.summary import Table, against, client_table, summarise
+from glocal.evaluation.trials import Trial, pool_is_valid
 from glocal.experiment.adaptation import Public, Technique, adapt, at_once, fisher_of_union
 from glocal.nn.task import Task
 from glocal.training.client_state.store import ClientStore
 
-COUNTS = ("better_off", "worse_off", "undecided")
+COUNTS = ("better_off", "worse_off", "same", "undecided")
 
 
 @dataclass(frozen=True)
@@ -131,6 +125,8 @@ def compose(chosen: Sequence[Outcome]) -> Outcome:
         [o.own[k] for k, o in enumerate(chosen)],
         torch.stack(pools) if pools else None,
         [o.chosen[k] for k, o in enumerate(chosen)],
+        chosen[0].metric,
+        [o.of_examples()[k] for k, o in enumerate(chosen)] if chosen[0].values else None,
     )
 
 
@@ -142,7 +138,7 @@ def add_adapted(
     new = client_table(changed)
     figures = summarise(new, changed)
     for k, (row, now) in enumerate(zip(rows, new, strict=True)):
-        changes = ("accuracy", "benefit", "low", "high", "verdict")
+        changes = ("accuracy", "benefit", "estimate", "low", "high", "verdict")
         row |= {f"adapted_{name}": now[name] for name in changes}
         row["adapted_by"] = repeats[0].by[k]
         row["complexity"] = complexity(trials[0].fed, k)

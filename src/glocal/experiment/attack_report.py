@@ -11,7 +11,8 @@ import torch
 from glocal.data.federation import Federation
 from glocal.evaluation import metrics
 from glocal.evaluation.intervals import nan_mean
-from glocal.evaluation.summary import Table, pool_is_valid, verdict_counts
+from glocal.evaluation.summary import Table, verdict_counts
+from glocal.evaluation.trials import pool_is_valid
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from glocal.data.federation import Federation
 from glocal.data.schema import Schema
 from glocal.evaluation import metrics
 from glocal.evaluation.evaluate import Outcome, metric_names
-from glocal.evaluation.summary import pool_is_valid
+from glocal.evaluation.trials import pool_is_valid
 from glocal.experiment import classifiers
 from glocal.experiment.client_fits import Data, Found, Task, solve_all
 from glocal.experiment.folds import folds_of, learnable

@@ -17,7 +17,8 @@ from torch import Tensor
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
 from glocal.evaluation.evaluate import Outcome
-from glocal.evaluation.summary import Trial, client_table, summarise
+from glocal.evaluation.summary import client_table, summarise
+from glocal.evaluation.trials import Trial
 from glocal.experiment.adaptation_report import Adapted, compose
 from glocal.experiment.early_stopping import standard_error
 from glocal.experiment.repeat import Repeat

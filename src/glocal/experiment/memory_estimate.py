@@ -20,7 +20,7 @@ from glocal.core import hardware as machine
 from glocal.core.errors import GlocalError
 from glocal.engines import vectorised
 from glocal.evaluation.evaluate import at_once
-from glocal.evaluation.summary import pool_is_valid
+from glocal.evaluation.trials import pool_is_valid
 from glocal.experiment import baseline
 from glocal.experiment.client_footprint import Client, bytes_of, footprint
 from glocal.methods.local import LocalTraining

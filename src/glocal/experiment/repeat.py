@@ -14,7 +14,7 @@ from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome, at_once, outcomes, pick, validation
-from glocal.evaluation.summary import pool_is_valid
+from glocal.evaluation.trials import pool_is_valid
 from glocal.experiment.adaptation_report import Adapted
 from glocal.experiment.attack_report import Struck
 from glocal.experiment.setup import Setup

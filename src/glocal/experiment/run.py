@@ -16,7 +16,8 @@ from glocal.core.errors import GlocalError, unknown
 from glocal.core.files import dump, make_folder, write
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
-from glocal.evaluation.summary import Table, Trial, client_table, summarise
+from glocal.evaluation.summary import Table, client_table, summarise
+from glocal.evaluation.trials import Trial
 from glocal.experiment import ensemble, result_files
 from glocal.experiment.adaptation_report import add_adapted
 from glocal.experiment.attack_report import add_attack

@@ -24,7 +24,7 @@ from glocal.core.validation import build
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.evaluation.evaluate import Outcome, outcomes
-from glocal.evaluation.summary import pool_is_valid
+from glocal.evaluation.trials import pool_is_valid
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment.adaptation import techniques
 from glocal.experiment.baseline import (

@@ -30,17 +30,24 @@ from glocal.slots.privacy import in_words
 def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None = None) -> None:
     """Print a row for each method: how well, how fairly, who is better off, at what traffic."""
     new_test = any("new_test" in run.summary for run in runs.values())
-    head = ["method", "mean %", "worst 10 %", "best 10 %", "Gini", "vs alone"]
-    head += ["better off", "worse off", "undecided", "sent up", "sent down"]
+    summaries = [run.summary for run in runs.values()]
+    best = any("same_model_benefit" in s for s in summaries)
+    head = ["method", "mean %", "worst 10 %", "best 10 %", "Gini"]
+    head += ["vs same model", "vs best alone"] if best else ["vs alone"]
+    head += ["better off", "worse off", "same", "undecided", "sent up", "sent down"]
     head += ["gradients", *(["seconds"] if sys.stdout.isatty() else [])]
     head += (goal := _goal_head(runs))
     head += [*(["new test %"] if new_test else []), *([f"vs {base}"] if base else [])]
     base_summary = runs[base].summary if base else None
-    rows = [_row(name, run, base_summary, new_test, bool(goal)) for name, run in runs.items()]
-    show_table(head, rows, *_legend([run.summary for run in runs.values()], fed))
+    rows = [_row(name, run, base_summary, new_test, bool(goal), best) for name, run in runs.items()]
+    show_table(head, rows, *_legend(summaries, fed))
     if base_summary is not None:
         pairs = against(base_summary, base_summary)["by"]
-        print(f"vs {base}: points above it on average, with a paired 90 % interval over {pairs}.")
+        over = f", with a paired 90 % interval over {pairs}" if pairs else ""
+        print(f"vs {base}: points above it on average{over}.")
+    for name, run in runs.items():
+        if not run.is_baseline and "at_least" in run.summary:
+            paragraphs(shown_in_words(name, run.summary))
     if any("adapted" in run.summary for run in runs.values()):
         show_adaptation(runs)
     chosen = runs.get("choice")
@@ -57,13 +64,33 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None =
             print(f"Worse off than alone with {name}: {some(worse)}.")
 
 
+def shown_in_words(name: str, summary: Mapping[str, Any]) -> str:
+    """For how many clients it is shown that they are better off, and how many are, named or not."""
+    shown, clients, at_least = (summary[k] for k in ("better_off", "clients", "at_least"))
+    text = f"{name}: better off than alone is shown for {shown} of {clients} clients"
+    if shown:
+        chance = summary["by_chance"]
+        text += f" (of these calls {'fewer than one' if chance < 1 else f'about {chance:.0f}'} "
+        text += "may be chance)"
+    if at_least:
+        text += f"; that at least {at_least} are, whoever they be, is shown for the federation"
+    return text + "."
+
+
 def _row(
-    name: str, run: Run, base: Mapping[str, Any] | None, new_test: bool, goal: bool
+    name: str, run: Run, base: Mapping[str, Any] | None, new_test: bool, goal: bool, best: bool
 ) -> list[Cell]:
     s = run.summary
-    verdicts: list[Cell] = ["baseline", "–", "–", "–"]
+    verdicts: list[Cell] = ["baseline", *(["–"] if best else []), *["–"] * 4]
     if not run.is_baseline:
-        verdicts = [points(s["benefit"]), *off_counts(s), str(s["undecided"])]
+        over = {"difference": s["benefit"], "low": s["benefit_low"], "high": s["benefit_high"]}
+        verdicts = [
+            *([points(s.get("same_model_benefit"))] if best else []),
+            interval(over),
+            *off_counts(s),
+            str(s["same"]),
+            str(s["undecided"]),
+        ]
     return [
         (name, "bold"),
         *(percent(s[k]) for k in ("mean", "worst10", "best10")),
@@ -155,13 +182,14 @@ def show_adaptation(runs: Mapping[str, Run]) -> None:
             ]
         )
         pairs = adapted["gain"]["by"]
+        over = f", with a paired 90 % interval over {pairs}" if pairs else ""
     head = ["method", "mean %", "adapted %", "gain", "better off", "worse off", "in each repeat"]
     show_table(
         [*head, "adapted by"],
         rows,
         "Adapted: each client goes on from what it got, on its own data; rate, epoch and technique "
-        "are chosen on its validation data. Gain: points, with a paired 90 % interval over "
-        f"{pairs}. Better and worse off than alone: before → after. In each repeat: how many are "
+        f"are chosen on its validation data. Gain: points{over}. Better and worse off than alone: "
+        "before → after. In each repeat: how many are "
         "worse off by that repeat's test data alone, on average; with three repeats or more, the "
         "90 % interval of the change.",
     )
@@ -221,25 +249,42 @@ def choice_in_words(summary: Mapping[str, Any]) -> str:
 def _legend(summaries: list[dict[str, Any]], fed: Federation) -> list[str]:
     summary = summaries[0]
     where = (
-        "all clients' test examples, weighted by its label shares (valid, as clients differ in "
-        "labels alone)"
+        "all clients' test examples, weighted by its label shares"
         if summary["estimate"] == "pooled"
         else "each client's own test split"
     )
     repeats = summary["repeats"]
+    alone = "the model the client trains by itself"
+    if best := next((s["best_alone"] for s in summaries if "best_alone" in s), None):
+        families = ", ".join(f"{k} {n}" for k, n in sorted(best.items(), key=lambda i: -i[1]))
+        alone = f"the best it can train by itself (chosen on its own data: {families})"
     lines = [
         f"{len(fed)} clients, {int(fed.train.rows.numel())} training examples, "
         f"{summary['parameters']:,} parameters" + (f", {repeats} repeats." if repeats > 1 else "."),
         f"Accuracy: each client's model on {where}; means over clients. vs alone: points above "
-        "the model the client trains by itself. Better or worse off: an exact paired test at 90 % "
-        "says so; else undecided. Sent: parameters communicated, to and from all sampled clients "
-        "together. Gradients: of one example each, by all clients together.",
+        f"{alone}, with a 90 % interval. Sent: parameters communicated, to and from all sampled "
+        "clients together. Gradients: of one example each, by all clients together.",
+        _what_verdicts_mean(summary),
     ]
+    if "pooling" in summary:
+        lines.append(summary["pooling"]["why"])
     if any("new_test" in s for s in summaries):
         lines.append("New test: all clients' logits averaged, on everybody's test examples.")
-    if repeats == 1 and any(s["undecided"] for s in summaries):
-        lines.append("Fewer stay undecided with more test data: --repeats 5.")
     return lines
+
+
+def _what_verdicts_mean(summary: Mapping[str, Any]) -> str:
+    if summary["covers"] == "tests":
+        return (
+            "Better or worse off: of these trained models, by a paired test at 90 %; models that "
+            "are trained again may differ: --repeats 3. Same: within 2 points; else undecided."
+        )
+    return (
+        "Better or worse off: shown at 90 % for a client that takes part and trains anew, by an "
+        "interval that covers test examples and the luck of training on both sides; it does not "
+        "cover other clients, or data of another kind. Same: within 2 points. Undecided: neither "
+        "is shown."
+    )
 
 
 def show_clients(run: Run) -> None:
@@ -254,9 +299,28 @@ def show_clients(run: Run) -> None:
             percent(r["local_accuracy"]),
             points(r["benefit"]),
             span(r["low"], r["high"]),
+            _needs(r.get("needs")),
         ]
         for r in run.clients
     ]
     print()
-    head = ["client", "verdict", "train", "test", "accuracy %", "alone %", "benefit", "test range"]
+    head = [
+        "client",
+        "verdict",
+        "train",
+        "test",
+        "accuracy %",
+        "alone %",
+        "benefit",
+        "90 % interval",
+    ]
+    head += ["would decide"]
     table(head, rows, left=2)
+
+
+def _needs(needs: Mapping[str, int] | None) -> str:
+    """What would decide an undecided client."""
+    if not needs:
+        return ""
+    ((what, n),) = needs.items()
+    return f"{n:,} test examples" if what == "examples" else f"{n:,} repeats"

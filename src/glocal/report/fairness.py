@@ -106,7 +106,7 @@ def _legend(run: Run, result: Mapping[str, Any]) -> list[str]:
         "clients) and then averaged. 'glocal compare' averages each client over repeats first: its "
         f"worst 10 % is {'lower' if lower else 'higher'}, as bad luck evens out."
     )
-    off = "Better or worse off than alone: in accuracy, by an exact paired test at 90 %."
+    off = "Better or worse off than alone: in accuracy, at 90 %."
     return [mean, *([each] if repeats > 1 else []), *_spread(result, base), off]
 
 
@@ -121,11 +121,7 @@ def _spread(result: Mapping[str, Any], base: str) -> list[str]:
             f"Signed: the difference from {base}, ± half of Student's 90 % interval, paired over "
             "repeats; one interval in ten misses by chance."
         ]
-    over = ", ± half of Student's 90 % interval, paired over clients" if by else ""
-    return [
-        f"Signed: the difference from {base}; of the mean{over}. Figures of all clients together "
-        "have an interval with three repeats or more: --repeats 5."
-    ]
+    return [f"Signed: the difference from {base}; with three repeats or more, with an interval."]
 
 
 def draw(result: Mapping[str, Any], path: Path) -> None:

@@ -64,7 +64,7 @@ def _legend(result: Mapping[str, Any], backdoors: bool) -> list[str]:
         f"for all would do: {percent(result['chance'])} %.",
         "Change: of the mean from the same method without an attack, on the same clients"
         f"{interval}. Worst 10 %: the mean of the worst tenth{over}. Better or worse off than "
-        "alone: by an exact paired test at 90 %.",
+        "alone: at 90 %.",
     ]
     if backdoors:
         texts.append(

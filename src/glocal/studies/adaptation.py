@@ -10,7 +10,8 @@ from typing import Any
 from glocal.core.errors import GlocalError
 from glocal.core.files import plain
 from glocal.core.progress import Report, silent
-from glocal.evaluation.summary import Trial, against, client_table, summarise
+from glocal.evaluation.summary import against, client_table, summarise
+from glocal.evaluation.trials import Trial
 from glocal.experiment.adaptation import Public, techniques
 from glocal.experiment.adaptation_report import adapt_clients
 from glocal.experiment.choice import CHOICE, choice

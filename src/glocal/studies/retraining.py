@@ -27,7 +27,8 @@ from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.intervals import nan_mean, paired
-from glocal.evaluation.summary import Table, Trial, client_table, pool_is_valid
+from glocal.evaluation.summary import Table, client_table
+from glocal.evaluation.trials import Trial, pool_is_valid
 from glocal.experiment.repeat import Trained
 from glocal.training.loop import Progress, Training
 from glocal.training.sampling import Among, Fixed

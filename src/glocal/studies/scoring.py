@@ -18,7 +18,7 @@ from glocal.data.federation import Federation
 from glocal.data.split import Split
 from glocal.engines.base import padded_rows
 from glocal.evaluation import metrics
-from glocal.evaluation.summary import label_weights, pool_is_valid
+from glocal.evaluation.trials import label_weights, pool_is_valid
 from glocal.training.loop import Training
 
 Scores = dict[str, list[float]]

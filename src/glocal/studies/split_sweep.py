@@ -18,7 +18,8 @@ from glocal.core.errors import GlocalError
 from glocal.core.progress import Report, silent
 from glocal.core.spec import parse_call, split_plus
 from glocal.data.federation import Federation
-from glocal.evaluation.summary import Trial, client_table, summarise
+from glocal.evaluation.summary import client_table, summarise
+from glocal.evaluation.trials import Trial
 from glocal.slots.sharing import layers, size_by_part
 from glocal.studies.repeats import about, finished, interval, repeats_of
 

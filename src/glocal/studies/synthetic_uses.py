@@ -26,8 +26,9 @@ from glocal.data.federation import Federation
 from glocal.data.schema import Schema, numeric_schema
 from glocal.data.split import from_counts
 from glocal.evaluation.evaluate import Outcome
-from glocal.evaluation.summary import Trial, client_table
+from glocal.evaluation.summary import client_table
 from glocal.evaluation.synthetic_data import train_classifier
+from glocal.evaluation.trials import Trial
 from glocal.experiment.adaptation import Technique, distill, ewc
 from glocal.experiment.adaptation_report import adapt_clients, compose
 from glocal.experiment.repeat import Trained, evaluate_trained

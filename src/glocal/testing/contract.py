@@ -17,7 +17,7 @@ from glocal.data.federation import Federation, federation
 from glocal.engines import CohortRound, Engine, Sequential, Vectorised
 from glocal.engines.base import Workload
 from glocal.evaluation.evaluate import outcomes
-from glocal.evaluation.summary import pool_is_valid
+from glocal.evaluation.trials import pool_is_valid
 from glocal.methods import resolve
 from glocal.nn import models
 from glocal.nn.task import Augment, Task

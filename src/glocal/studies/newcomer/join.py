@@ -35,14 +35,8 @@ from glocal.data.partition import column_of
 from glocal.evaluation import paired_test
 from glocal.evaluation.evaluate import Models, Outcome, outcomes
 from glocal.evaluation.intervals import student
-from glocal.evaluation.summary import (
-    Table,
-    Trial,
-    accuracies,
-    client_table,
-    pool_is_valid,
-    verdict_counts,
-)
+from glocal.evaluation.summary import Table, accuracies, client_table, verdict_counts
+from glocal.evaluation.trials import Trial, pool_is_valid
 from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
 from glocal.experiment.repeat import Trained
@@ -85,7 +79,7 @@ class Seen:
 
     def old_mean(self, when: str) -> float:
         """The old clients' mean accuracy, before the newcomer joined or after."""
-        return fmean(accuracies(Trial(self.parts.old, self.old[when], self.alone)))
+        return fmean(accuracies([Trial(self.parts.old, self.old[when], self.alone)])[0])
 
 
 def join_each(

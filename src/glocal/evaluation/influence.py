@@ -1,0 +1,112 @@
+"""Metrics as means: what each test example contributes to one client's metric.
+
+The verdict compares two models example by example, and so needs, of any metric, values whose mean
+is the metric and whose spread is its sampling error. Of accuracy or the loss these are the
+examples' own. Of the AUC they are the placements of DeLong, DeLong and Clarke-Pearson (*Comparing
+the areas under two or more correlated receiver operating characteristic curves*, Biometrics 1988):
+with ``n⁺`` positives, ``n⁻`` negatives and ``ψ`` 1, ½ or 0 as a pair is in order, tied or not::
+
+    positive i:  V_i = mean_j ψ(i, j),     value = AUC + (n/n⁺)(V_i − AUC)
+    negative j:  V_j = mean_i ψ(i, j),     value = AUC + (n/n⁻)(V_j − AUC)
+
+Of any other metric they are the jackknife's pseudo-values, moved to have the metric as their mean
+(Tukey, *Bias and confidence in not quite large samples*, Annals of Mathematical Statistics 1958)::
+
+    n θ − (n − 1) θ_{−i}
+
+That is for metrics that change little when one example is left out, and ``mce``, the error of the
+worst bin, is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from glocal.evaluation import metrics
+
+MOST = 200
+"""Examples up to which pseudo-values leave out one at a time, beyond it a share of them."""
+
+
+def accuracy(logits: Tensor, y: Tensor) -> Tensor:
+    """Whether each example is right."""
+    return metrics.correct(logits, y)
+
+
+def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """Each example's loss; of a sequence, the mean of its positions'."""
+    log_p = logits.to(torch.float64).log_softmax(-1)
+    loss = -log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+    return loss if loss.dim() == 1 else loss.mean(-1)
+
+
+def top5(logits: Tensor, y: Tensor) -> Tensor:
+    """Whether each example's label is among the first five."""
+    first = logits.topk(min(5, logits.shape[-1]), dim=-1).indices
+    hit = (first == y.unsqueeze(-1)).any(-1).to(torch.float64)
+    return hit if hit.dim() == 1 else hit.mean(-1)
+
+
+def ece(logits: Tensor, y: Tensor) -> Tensor:
+    """What each example adds to its bin's gap, with the sign of that gap."""
+    shape = y.shape
+    flat, y = logits.reshape(-1, logits.shape[-1]).to(torch.float64), y.reshape(-1)
+    confidence, label = flat.softmax(-1).max(-1)
+    bin_ = (confidence * metrics.BINS).ceil().long().clamp(1, metrics.BINS) - 1
+    over = (label == y).to(confidence) - confidence
+    gap = torch.zeros(metrics.BINS, dtype=over.dtype, device=over.device).index_add(0, bin_, over)
+    value = (gap.sign()[bin_] * over).reshape(shape)
+    return value if value.dim() == 1 else value.mean(-1)
+
+
+def auc(logits: Tensor, y: Tensor) -> Tensor:
+    """DeLong's placements; NaN where a class is absent."""
+    score = logits[:, 1].to(torch.float64) - logits[:, 0].to(torch.float64)
+    positive, negative = score[y == 1], score[y == 0]
+    value = torch.full_like(score, torch.nan)
+    if len(positive) and len(negative):
+        over, under = _placed(positive, negative), 1.0 - _placed(negative, positive)
+        area = over.mean()
+        value[y == 1] = area + len(score) / len(positive) * (over - area)
+        value[y == 0] = area + len(score) / len(negative) * (under - area)
+    return value
+
+
+def _placed(score: Tensor, others: Tensor) -> Tensor:
+    """The share of the others that each score is above, ties counting half."""
+    ranked = others.sort().values
+    below = torch.searchsorted(ranked, score)
+    up_to = torch.searchsorted(ranked, score, right=True)
+    return (below + up_to).to(score) / 2 / len(others)
+
+
+def pseudo_values(metric: metrics.Metric, logits: Tensor, y: Tensor) -> Tensor:
+    """The jackknife's, of any metric; of many examples, the same for each of a share of them."""
+    n = len(y)
+    whole = metric(logits, y)
+    if n < 2:
+        return torch.full((n,), whole, dtype=torch.float64)
+    part = torch.arange(n) % min(n, MOST)
+    parts = int(part.max()) + 1
+    without = torch.tensor(
+        [metric(logits[part != g], y[part != g]) for g in range(parts)], dtype=torch.float64
+    )
+    value = (parts * whole - (parts - 1) * without)[part]
+    # Of examples that share a value there are n/parts, which say no more than one.
+    scale: float = (n / parts) ** 0.5
+    return whole + scale * (value - value.mean())
+
+
+Influence = Callable[[Tensor, Tensor], Tensor]
+
+VALUES: dict[str, Influence] = {
+    "accuracy": accuracy,
+    "cross_entropy": cross_entropy,
+    "ece": ece,
+    "top5": top5,
+    "auc": auc,
+}
+"""Metrics that a verdict can be about."""
