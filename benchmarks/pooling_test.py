@@ -1,16 +1,17 @@
 """The test of pooling on digits: as partitioned, and with some clients' images changed.
 
-Each line is one federation of 20 clients (dirichlet(0.3)), trained alone in 1 and in 3 repeats: z,
-the largest z of a client, and whether test examples are pooled.
+Each line is one federation of 20 clients (dirichlet(0.3), unless another is named) or of 60 with
+some 6 test examples each, trained alone in 1 and in 3 repeats: z, the largest z of a client, and
+whether test examples are pooled.
 
-    python benchmarks/pooling_test.py [--seeds 3]
+    python benchmarks/pooling_test.py [--seeds 3] [--cases "five inverted" …]
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -48,23 +49,39 @@ def shifted(x: Tensor) -> Tensor:
     return torch.roll(x, 1, -1)
 
 
-CASES: dict[str, tuple[str, Transform | None]] = {
-    "as partitioned": ("digits", None),
-    "iid": ("iid", None),
-    "classes(2)": ("classes(2)", None),
-    "five inverted": ("digits", changed("inverted", 5, inverted)),
-    "ten shifted by a pixel": ("digits", changed("shifted", 10, shifted)),
-    "one inverted": ("digits", changed("inverted", 1, inverted)),
-    "one shifted by a pixel": ("digits", changed("shifted", 1, shifted)),
+@dataclass(frozen=True)
+class Case:
+    """How digits are partitioned and changed."""
+
+    transform: Transform | None = None
+    partition: str = "dirichlet(0.3)"
+    clients: int = 20
+
+
+CASES = {
+    "as partitioned": Case(),
+    "iid": Case(partition="iid"),
+    "classes(2)": Case(partition="classes(2)"),
+    "five inverted": Case(changed("inverted", 5, inverted)),
+    "ten shifted by a pixel": Case(changed("shifted", 10, shifted)),
+    "one inverted": Case(changed("inverted", 1, inverted)),
+    "one shifted by a pixel": Case(changed("shifted", 1, shifted)),
+    "of 60, as partitioned": Case(partition="dirichlet(1)", clients=60),
+    "of 60, six shifted": Case(changed("shifted", 6, shifted), "dirichlet(1)", 60),
+    "of 60, one inverted": Case(changed("inverted", 1, inverted), "dirichlet(1)", 60),
 }
 
 
-def alone(case: str, seed: int, repeats: int) -> list[tuple[Federation, Outcome]]:
+def alone(case: Case, seed: int, repeats: int) -> list[tuple[Federation, Outcome]]:
     """Each repeat's federation, and the outcome of the local baseline."""
-    partition, transform = CASES[case]
-    partition = "dirichlet(0.3)" if partition == "digits" else partition
-    transforms = [] if transform is None else [transform]
-    fed = load("digits", partition=partition, transforms=transforms, pooled=True, seed=seed)
+    fed = load(
+        "digits",
+        clients=case.clients,
+        partition=case.partition,
+        transforms=[] if case.transform is None else [case.transform],
+        pooled=True,
+        seed=seed,
+    )
     config, found = Config(seed=seed, repeats=repeats), []
     for r in range(repeats):
         setup = setups.make(config, fed, r)
@@ -80,11 +97,12 @@ def main() -> None:
     """Print a line for each federation."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     options = parser.parse_args()
-    print(f"{'digits, 20 clients':<24} seed repeats      z  largest  (limits 2.3 and, of 20, 3.3)")
-    for case in CASES:
+    print(f"{'digits':<24} seed repeats      z  largest  (limits 2.3; 3.3 of 20 and 3.6 of 60)")
+    for case in options.cases:
         for seed in range(options.seeds):
-            found = alone(case, seed, 3)
+            found = alone(CASES[case], seed, 3)
             for repeats in (1, 3):
                 pool = pooling(found[:repeats])
                 assert pool.scores is not None
