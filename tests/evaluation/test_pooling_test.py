@@ -152,16 +152,16 @@ def test_what_is_used_and_why(fed: Federation) -> None:
     alike, unlike = outcome(fed, 0.7, 0.7), outcome(fed, 0.9, 0.3)
     said = replace(fed, pooled=True)
     by_label = replace(fed, label_shift_only=True)
-    refusal = r"own test splits: clients' models do better on their own test examples than on"
+    refusal = r"Own test splits: clients' models do better on their own test examples than on"
     for of, found, used, sentence in [
-        (said, alike, True, "pooled test examples: clients' models do as well on their own test"),
+        (said, alike, True, "Pooled test examples: clients' models do as well on their own test"),
         (said, unlike, False, refusal),
         (by_label, unlike, False, refusal),
-        (by_label, alike, True, "pooled test examples: clients' models do as well"),
-        (replace(by_label, pooled=False), alike, False, "own test splits, as asked for"),
-        (fed, alike, False, "own test splits; pooled=True would be allowed: clients' models"),
+        (by_label, alike, True, "Pooled test examples: clients' models do as well"),
+        (replace(by_label, pooled=False), alike, False, "Own test splits, as asked for"),
+        (fed, alike, False, "Own test splits; pooled=True would be allowed: clients' models"),
         (fed, unlike, False, refusal),
-        (fed, replace(alike, pool=None), False, "own test splits: clients may differ in more"),
+        (fed, replace(alike, pool=None), False, "Own test splits: clients may differ in more"),
     ]:
         pool = pooling([(of, found)])
         assert pool.used is used

@@ -15,10 +15,17 @@ not shrink with their number. Labels of one group are taken as one draw: ``n`` i
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from glocal.data.federation import Federation
+from glocal.evaluation.paired_differences import Array
+from glocal.evaluation.verdict import Verdict, Z, below_zero, word
 
 
 def share_variance(difference: Tensor, y: Tensor, counts: Tensor, n: float | None = None) -> float:
@@ -36,6 +43,35 @@ def share_variance(difference: Tensor, y: Tensor, counts: Tensor, n: float | Non
     by_class = torch.bincount(y, difference.double(), minlength=len(counts)) / N.clamp(min=1)
     benefit = (share * by_class).sum()
     return float((share * (by_class - benefit) ** 2).sum() / labels)
+
+
+def share_variances(feds: Sequence[Federation], differences: Sequence[Sequence[Array]]) -> Array:
+    """``Var b`` of every client, the mean over repeats.
+
+    Each repeat has every client's differences on all clients' test examples.
+    """
+    found: Array = np.zeros((len(feds), len(feds[0])))
+    for r, (fed, of_clients) in enumerate(zip(feds, differences, strict=True)):
+        y = fed.y[fed.test.rows].cpu()
+        for k, difference in enumerate(of_clients):
+            counts = torch.bincount(fed.y[fed.train.of(k)], minlength=fed.classes).cpu()
+            n = independent_labels(fed, k)
+            found[r, k] = share_variance(torch.from_numpy(difference), y, counts, n)
+    return np.asarray(found.mean(0))
+
+
+def widened(verdict: Verdict, variance: float, same: float) -> Verdict:
+    """The verdict with an interval that covers the label shares, too."""
+    if math.isnan(verdict.estimate) or variance == 0:
+        return verdict
+    added = Z**2 * variance
+    low = verdict.estimate - math.sqrt((verdict.estimate - verdict.low) ** 2 + added)
+    high = verdict.estimate + math.sqrt((verdict.high - verdict.estimate) ** 2 + added)
+    p_worse = below_zero(verdict.estimate, (high - low) / 2 / Z)
+    said = word(low, high, same)
+    # What was decided by test examples and repeats, and is not with shares, needs more labels.
+    needs = verdict.needs if said == "undecided" else None
+    return replace(verdict, low=low, high=high, verdict=said, p_worse=p_worse, needs=needs)
 
 
 def independent_labels(fed: Federation, client: int) -> float:

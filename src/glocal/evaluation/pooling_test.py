@@ -122,7 +122,7 @@ class Pooling:
             worst = self.scores.of_clients[self.scores.worst]
             record |= {"z": self.scores.z, "limit": LIMIT, "worst": worst}
             record |= {"worst_limit": self.scores.limit, "client": self.client}
-            record["detects"] = self.scores.detects
+            record["detects"] = self.scores.detects if self.scores.detects < math.inf else None
         return record
 
 
@@ -162,17 +162,17 @@ def pooling(repeats: Sequence[tuple[Federation, Outcome]]) -> Pooling:
 def _why(fed: Federation, scores: Scores | None, client: str | None) -> str:
     """What decided, in a sentence."""
     if fed.y.dim() > 1:
-        return "own test splits, since sequences have no label shares to weight by"
+        return "Own test splits, since sequences have no label shares to weight by."
     if fed.pooled is False:
-        return "own test splits, as asked for with pooled=False"
+        return "Own test splits, as asked for with pooled=False."
     found = "" if scores is None else _found(scores, client)
     if claimed(fed):
         if scores is not None and not scores.passed:
-            return f"own test splits: {found}, so clients differ in more than label shares"
-        return f"pooled test examples: {found or 'clients differ in label shares only'}"
+            return f"Own test splits: {found}, so clients differ in more than label shares."
+        return f"Pooled test examples: {found or 'clients differ in label shares only'}."
     if scores is not None and scores.passed:
-        return f"own test splits; pooled=True would be allowed: {found}"
-    return f"own test splits: {found or 'clients may differ in more than label shares'}"
+        return f"Own test splits; pooled=True would be allowed: {found}."
+    return f"Own test splits: {found or 'clients may differ in more than label shares'}."
 
 
 def _found(scores: Scores, client: str | None) -> str:

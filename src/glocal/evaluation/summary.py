@@ -91,19 +91,17 @@ def _columns(tests: Estimate, alone: Sequence[Outcome], same: float | None) -> d
     }
 
 
-_LAST: list[tuple[list[Outcome], pooling_test.Pooling]] = []
+_LAST: list[tuple[list[Any], pooling_test.Pooling]] = []
 """What was found last: methods that are compared are set against the same baselines."""
 
 
 def pooling_of(trials: Sequence[Trial]) -> pooling_test.Pooling:
     """Whether clients are tested on everybody's test examples, and why."""
-    baselines = [t.baseline for t in trials]
-    if not (
-        _LAST
-        and all(map(operator.is_, _LAST[0][0], baselines))
-        and len(_LAST[0][0]) == len(baselines)
-    ):
-        _LAST[:] = [(baselines, pooling_test.pooling([(t.fed, t.baseline) for t in trials]))]
+    fed = trials[0].fed
+    known_by = [fed.label_shift_only, fed.pooled, *(t.baseline for t in trials)]
+    last = _LAST[0][0] if _LAST else []
+    if len(last) != len(known_by) or not all(map(operator.is_, last, known_by)):
+        _LAST[:] = [(known_by, pooling_test.pooling([(t.fed, t.baseline) for t in trials]))]
     return _LAST[0][1]
 
 
@@ -212,7 +210,7 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
         summary["same_model_benefit"] = nan_mean(rows["same_model_benefit"])
         summary["best_alone"] = dict(Counter(name for t in trials for name in t.alone.chosen))
     summary["accuracies"] = accuracies(trials)
-    if pool_is_valid(trials[0].fed):
+    if trials[0].baseline.pool is not None:
         summary["pooling"] = pooling_of(trials).as_json()
     summary["values"] = {
         name: summary["accuracies"]

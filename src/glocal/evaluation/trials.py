@@ -22,6 +22,7 @@ from glocal.evaluation import metrics, paired_test, pooling_test
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.intervals import LEVEL, nan_mean
+from glocal.evaluation.label_shares import share_variances, widened
 from glocal.evaluation.paired_differences import (
     Array,
     PairedDifferences,
@@ -49,6 +50,8 @@ class Trial:
     traffic: Traffic = field(default_factory=Traffic)
     best: Outcome | None = None
     """Of the best that each client can train alone, where that was asked for."""
+    uncertain_shares: bool = False
+    """Whether intervals of the pooled estimate cover its label shares, too."""
 
     @property
     def alone(self) -> Outcome:
@@ -131,6 +134,15 @@ class Estimate:
         delta = np.full(self.clients, POINTS if same is None else same)
         if same is None and self.lower:
             delta = SHARE * np.abs(np.array(over_repeats(self.means(alone))))
+        found = self._verdicts(tested, differences, delta)
+        if not (self.pooled and self.trials[0].uncertain_shares):
+            return found
+        variance = share_variances([t.fed for t in self.trials], [t.difference for t in tested])
+        return [widened(*each) for each in zip(found, variance, delta, strict=True)]
+
+    def _verdicts(
+        self, tested: Sequence[Pairs], differences: PairedDifferences, delta: Array
+    ) -> list[Verdict]:
         if len(tested) >= ENOUGH:
             n_train = self.trials[0].fed.train.counts().cpu().double().numpy()
             return verdicts(differences, n_train, delta, LEVEL, pooled=self.pooled)

@@ -123,7 +123,7 @@ def compose(chosen: Sequence[Outcome]) -> Outcome:
     return Outcome(
         {name: [o.metrics[name][k] for k, o in enumerate(chosen)] for name in chosen[0].metrics},
         [o.own[k] for k, o in enumerate(chosen)],
-        torch.stack(pools) if pools else None,
+        torch.stack(pools) if len(pools) == len(chosen) else None,
         [o.chosen[k] for k, o in enumerate(chosen)],
         chosen[0].metric,
         [o.of_examples()[k] for k, o in enumerate(chosen)] if chosen[0].values else None,

@@ -134,6 +134,12 @@ class Config:
         "Evaluation",
         "How clients train alone, as in 'local(max_epochs=200)': the local baseline.",
     )
+    label_share_uncertainty: bool = setting(
+        False,
+        "Evaluation",
+        "Where test examples are pooled, intervals also cover the client's label shares, which "
+        "are estimated from the labels it trains on.",
+    )
     validate_every: int = setting(
         0,
         "Evaluation",

@@ -155,7 +155,13 @@ def assembled(
     """All repeats of a method, set against the local baseline's; the two may be the same."""
     config, is_baseline = setup.config, repeats is baseline
     trials = [
-        Trial(fed.fold(r) if r else fed, repeat.outcome, alone.outcome, repeat.traffic)
+        Trial(
+            fed.fold(r) if r else fed,
+            repeat.outcome,
+            alone.outcome,
+            repeat.traffic,
+            uncertain_shares=config.label_share_uncertainty,
+        )
         for r, (repeat, alone) in enumerate(zip(repeats, baseline, strict=True))
     ]
     first = repeats[0]

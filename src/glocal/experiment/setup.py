@@ -24,7 +24,7 @@ from glocal.core.validation import build
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.evaluation.evaluate import Outcome, outcomes
-from glocal.evaluation.trials import pool_is_valid
+from glocal.evaluation.pooling_test import worth_evaluating
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment.adaptation import techniques
 from glocal.experiment.baseline import (
@@ -88,7 +88,7 @@ class Setup:
 
     def key(self, client: LocalTraining) -> str:
         """A text that is equal, while ``objects`` live, where a baseline would come out equal."""
-        pool = str(pool_is_valid(self.fed))  # whether it was evaluated on all clients' examples
+        pool = str(worth_evaluating(self.fed))  # whether it was evaluated on all clients' examples
         objects = (str(id(part)) for part in self.objects)
         return " ".join([self.digest, pool, *objects, self.baseline_text(client)])
 
@@ -258,7 +258,7 @@ def _evaluated(setup: Setup, baseline: Selected[ClientStore]) -> Outcome:
         return {"own": baseline.models.rows_of(ids)}
 
     where = (setup.task, setup.fed, setup.engine)
-    return outcomes(*where, models, pool=pool_is_valid(setup.fed))
+    return outcomes(*where, models, pool=worth_evaluating(setup.fed))
 
 
 def is_measured(setup: Setup, client: LocalTraining) -> bool:
