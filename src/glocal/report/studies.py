@@ -35,6 +35,23 @@ def spread(result: Result) -> str:
     return f"±: a 90 % t interval over {result['repeats']} splits and seeds."
 
 
+def show_placebo(result: Result) -> None:
+    """Print how many clients each method is called better or worse for than itself."""
+    shown = ("called", "better", "worse", "same")
+    rows = [
+        [name, *(percent(found[k]) for k in shown)] for name, found in result["methods"].items()
+    ]
+    n = result["clients"] * result["times"]
+    show_table(
+        ["set against itself", "called %", "better off %", "worse off %", "same %"],
+        rows,
+        f"Each method trained twice on the same clients and splits with other seeds, "
+        f"{result['repeats']} repeats each; {n} verdicts a row. Nobody can be better or worse off, "
+        f"so who is called is called by chance: {percent(result['allowed'])} % are allowed. "
+        f"Where many more are, do not believe the verdicts on this federation.",
+    )
+
+
 def show_split(results: Sequence[Result]) -> None:
     """Print a row for each split."""
     rows = [

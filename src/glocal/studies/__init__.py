@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         landscape,
         newcomer,
         noise,
+        placebo,
         privacy_plan,
         repeats,
         robustness,

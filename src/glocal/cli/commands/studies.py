@@ -55,6 +55,32 @@ def split(
 
 
 @app.command()
+@with_settings(*SETTINGS, "repeats", "jobs", rounds=20, repeats=3, jobs=0)
+def placebo(
+    config: Config,
+    methods: list[str] | None = METHODS,
+    times: int = option(1, "How often each method is set against itself, with other seeds."),
+    json: Path | None = JSON,
+) -> None:
+    """Are verdicts to be believed here? A method against itself, trained with other seeds.
+
+    Nobody can be better or worse off than with the same method, so whoever is called is called by
+    chance: of all clients no more than a tenth should be. METHODs are local and fedavg unless
+    given.
+
+    Examples:
+      glocal study placebo --clients 20 --partition 'dirichlet(0.3)' --repeats 5
+
+      glocal study placebo local ditto --data hospitals.csv --client hospital --label outcome
+    """
+    specs = studies.repeats.unique_specs(methods or ["local", "fedavg"])
+    fed = config.federation()
+    with reporter(None) as progress:
+        result = studies.placebo.placebo(specs, fed, config, times, progress)
+    deliver(result, json, partial(report.studies.show_placebo, result))
+
+
+@app.command()
 @with_settings(*SETTINGS, "repeats", rounds=20, repeats=3)
 def interpolate(
     config: Config,

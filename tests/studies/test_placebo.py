@@ -1,0 +1,47 @@
+"""A method set against itself: who is called is called by chance."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import glocal
+from glocal.core.errors import GlocalError
+from glocal.evaluation.summary import client_table
+from glocal.experiment.config import Config
+from glocal.experiment.fit import train_all
+from glocal.studies.placebo import placebo, trials_of
+
+ALONE = "local(lr=0.1, max_epochs=2)"
+SMALL = {"model": "mlp(8)", "rounds": 2, "repeats": 3}
+
+
+@pytest.fixture(scope="module")
+def fed() -> glocal.Federation:
+    draw = torch.Generator().manual_seed(0)
+    y = torch.randint(3, (480,), generator=draw)
+    x = torch.nn.functional.one_hot(y, 3) + torch.randn(480, 3, generator=draw)
+    return glocal.federation(x, y, clients=8, partition="iid")
+
+
+def test_few_are_called_over_themselves(fed: glocal.Federation) -> None:
+    found = placebo([ALONE, "fedavg"], fed, Config(**SMALL), times=3)
+    assert found["called"] == pytest.approx(found["better"] + found["worse"])
+    assert found["called"] <= 0.15  # 48 verdicts; a script has thousands
+    assert set(found["methods"]) == {ALONE, "fedavg"}
+    assert (found["clients"], found["repeats"], found["estimate"]) == (8, 3, "pooled")
+
+
+def test_the_two_sides_are_trained_apart_on_the_same_splits(fed: glocal.Federation) -> None:
+    """Against another method, through the same table, clients are called."""
+    settings = Config(**{**SMALL, "rounds": 8}, baseline=ALONE)
+    runs = dict(train_all([ALONE, "fedavg(lr=0.3)"], settings, fed))
+    trials = trials_of(fed, runs["fedavg(lr=0.3)"].repeats, runs[ALONE].repeats)
+    assert len(trials) == 3
+    assert not torch.equal(trials[0].fed.test.rows, trials[1].fed.test.rows)
+    assert client_table(trials)["verdict"].count("better off") >= 2
+
+
+def test_two_repeats_cannot_tell_training(fed: glocal.Federation) -> None:
+    with pytest.raises(GlocalError, match="needs 3 repeats or more, not 2"):
+        placebo(["fedavg"], fed, Config(**{**SMALL, "repeats": 2}))
