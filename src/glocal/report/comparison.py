@@ -118,7 +118,8 @@ def _goal_cells(summary: Mapping[str, Any]) -> list[Cell]:
         return ["–", "–"]
     part, repeats = goal["reached"], summary["repeats"]
     of = "" if part == repeats else f" ({part} of {repeats})"
-    return [f"{goal['rounds']:g}{of}", short(goal["params_up"] + goal["params_down"])]
+    rounds = f"{goal['rounds']:.1f}".removesuffix(".0")
+    return [rounds + of, short(goal["params_up"] + goal["params_down"])]
 
 
 def _seconds(run: Run) -> list[Cell]:
