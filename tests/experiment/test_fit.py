@@ -263,7 +263,7 @@ GOOD = {
         ({"model": nn.Linear(6, 2)}, "it must return one score for every class"),
         ({"model": nn.Linear(5, 3)}, "the shape and type of the data"),
         ({"model": nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))}, "use nn.GroupNorm"),
-        ({"baseline": "fedavg"}, "the local baseline must be local, with settings if you like"),
+        ({"baseline": "fedavg"}, "the baseline must be same, best, none, or local with settings"),
         ({"init": {}}, "missing .'layers.0.bias'.*unknown nothing"),
         (
             {"init": {**GOOD, "x": torch.zeros(1)}, "model": Net},

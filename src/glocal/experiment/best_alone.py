@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from glocal.evaluation import metrics
 from glocal.evaluation.evaluate import Outcome, metric_names
 from glocal.evaluation.trials import pool_is_valid
 from glocal.experiment import classifiers
+from glocal.experiment.adaptation_report import compose
 from glocal.experiment.client_fits import Data, Found, Task, solve_all
 from glocal.experiment.folds import folds_of, learnable
 
@@ -43,7 +44,7 @@ class Alone:
     outcome: Outcome
     score: Tensor
     """[clients] the cross-validated accuracy; NaN: there is nothing."""
-    left_out: Counter[str]
+    left_out: Mapping[str, int]
     """How many clients had too much data for a family."""
 
 
@@ -126,20 +127,7 @@ def _gathered(fed: Federation, found: Sequence[Found]) -> Alone:
 def best_of(same: Alone, others: Alone) -> Alone:
     """Each client's better of two by its cross-validated accuracy, ties to the simpler."""
     take = [_wins(same, others, k) for k in range(len(same.score))]
-
-    def mixed(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-        return [y if second else x for x, y, second in zip(a, b, take, strict=True)]
-
-    first, second = same.outcome, others.outcome
-    pool = None
-    if first.pool is not None and second.pool is not None:
-        pool = torch.stack(mixed(list(first.pool), list(second.pool)))
-    outcome = Outcome(
-        {name: mixed(values, second.metrics[name]) for name, values in first.metrics.items()},
-        mixed(first.own, second.own),
-        pool,
-        mixed(first.chosen, second.chosen),
-    )
+    outcome = compose([others.outcome if wins else same.outcome for wins in take])
     score = torch.where(torch.tensor(take), others.score, same.score)
     return Alone(outcome, score, others.left_out)
 

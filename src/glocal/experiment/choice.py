@@ -41,6 +41,8 @@ def choice(done: Mapping[str, Run], fed: Federation) -> Run:
         raise GlocalError("there is nothing to choose from but being alone: add a method.")
     first = next(iter(offers.values()))
     trials, picks = [], []
+    if not first.baseline:
+        raise GlocalError("clients choose between methods and being alone: use --baseline same.")
     for r, alone in enumerate(first.baseline):
         fold = fed.fold(r) if r else fed
         others: dict[str, Offer] = {}
@@ -49,7 +51,8 @@ def choice(done: Mapping[str, Run], fed: Federation) -> Run:
             if repeat.adapted is not None:
                 others[f"{name}, adapted"] = repeat.adapted
         outcome, chosen = choose(alone, others, fold.val.counts())
-        trials.append(Trial(fold, outcome, alone.outcome))
+        best = first.best[r] if first.best else None
+        trials.append(Trial(fold, outcome, alone.outcome, best=best))
         picks.append(chosen)
     rows = client_table(trials)
     for row, name in zip(rows, picks[0], strict=True):

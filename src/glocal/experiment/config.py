@@ -130,9 +130,11 @@ class Config:
         least=1,
     )
     baseline: str | Method | None = setting(
-        "local",
+        "same",
         "Evaluation",
-        "How clients train alone, as in 'local(max_epochs=200)': the local baseline.",
+        "What clients have alone: same (the same model), best (the best of that, logistic "
+        "regression, SVM, kNN and boosted trees, by cross-validation), none, or how the same model "
+        "is trained, as in 'local(max_epochs=200)'.",
     )
     label_share_uncertainty: bool = setting(
         False,

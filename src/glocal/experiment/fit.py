@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from glocal.core.errors import GlocalError, shown
-from glocal.core.progress import Report, reporter
+from glocal.core.progress import Report, print_note, reporter
 from glocal.data.federation import Federation
-from glocal.evaluation.summary import against as set_against
+from glocal.evaluation.summary import against as compared_with
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import parallel
 from glocal.experiment import setup as setups
+from glocal.experiment.best_alone import unavailable
+from glocal.experiment.best_runner import AloneRepeats, BestAlone, fits
 from glocal.experiment.budget import check_budget, equal
 from glocal.experiment.choice import CHOICE, choice
 from glocal.experiment.config import DEFAULT_COMPARISON, GROUPS, Config, from_arguments, of_group
@@ -25,10 +27,10 @@ from glocal.experiment.runner import (
     Callbacks,
     Line,
     Runner,
-    baseline_of,
     memory_needed,
     run_seeds,
     runner_of,
+    set_against,
 )
 from glocal.experiment.setup import Setup
 from glocal.slots.method import Method, Plan
@@ -57,6 +59,8 @@ def train_all(
     runners = {name: runner_of(name, method) for name, method in by_name.items()}
     first = setups.make(config, fed, 0)
     jobs, lanes = _jobs_and_lanes(runners, first, checkpoints)
+    if config.baseline == "best" and (why := unavailable(fed)) is not None:
+        print_note(why)
     if jobs == 1:
         repeats = _in_this_process(runners, first, lanes, callbacks, checkpoints)
     else:
@@ -64,8 +68,8 @@ def train_all(
         repeats = parallel.repeats(
             by_name, runners, fed, first, jobs, lanes, callbacks, checkpoints, known
         )
-    for name, of_method, of_baseline in repeats:
-        yield name, assembled(first, fed, name, of_method, of_baseline)
+    for name, of_method, alone in repeats:
+        yield name, assembled(first, fed, name, of_method, alone)
 
 
 def _jobs_and_lanes(
@@ -100,19 +104,24 @@ def _in_this_process(
     lanes: Mapping[str, int],
     callbacks: Callbacks,
     checkpoints: Mapping[str, CheckpointPolicy],
-) -> Iterator[tuple[str, list[Repeat], list[Repeat]]]:
-    """Every method's repeats and those of its local baseline, one method after another."""
+) -> Iterator[tuple[str, list[Repeat], AloneRepeats]]:
+    """Every method's repeats and those of clients alone, one method after another."""
     config = first.config
     every = [first, *(setups.make(config, first.fed, r) for r in range(1, config.repeats))]
+    baselines = set_against(config, runners)
+    fitted: list[Repeat] = []
     for name, runner in runners.items():
-        baseline, kept = baseline_of(config, runner), checkpoints.get(name)
+        baseline, kept = baselines[name], checkpoints.get(name)
         with parallel.named(name, len(runners)):
             for setup in every[1:]:
                 runner.check(setup)
-            of_method = of_baseline = run_seeds(baseline, every, callbacks, kept)
+            of_baseline = run_seeds(baseline, every, callbacks, kept) if baseline else []
+            if fits(first) and not fitted:
+                fitted = run_seeds(BestAlone(), every, callbacks)
+            of_method = of_baseline
             if runner is not baseline:
                 of_method = run_seeds(runner, every, callbacks, kept, lanes=lanes[name])
-        yield name, of_method, of_baseline
+        yield name, of_method, AloneRepeats.of(first, of_baseline, fitted)
 
 
 def fit(
@@ -220,7 +229,7 @@ def concluded(
         done[CHOICE] = choice(done, fed)
     if against is not None:
         for run in done.values():
-            difference = set_against(run.summary, done[against].summary)
+            difference = compared_with(run.summary, done[against].summary)
             run.summary["against"] = {against: difference}
     return done
 

@@ -9,19 +9,14 @@ same as of one process, to the bit where as many repeats are side by side.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
 import re
-import signal
-import sys
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from multiprocessing.connection import wait as wait_for
 from typing import Any
 
 import torch
@@ -29,19 +24,22 @@ import torch
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.core.locks import hold
+from glocal.core.processes import begin_worker, cores, without_script
 from glocal.core.progress import print_note
 from glocal.data.federation import Federation
-from glocal.experiment.baseline import known_by
+from glocal.experiment.best_runner import AloneRepeats, BestAlone, fits
 from glocal.experiment.config import Config
 from glocal.experiment.repeat import Repeat
 from glocal.experiment.runner import (
+    AnyRunner,
     Callbacks,
-    LocalOnly,
+    Federated,
     Runner,
     baseline_of,
     groups,
     run_seeds,
     runner_of,
+    set_against,
 )
 from glocal.experiment.setup import Setup, make
 from glocal.methods import registry
@@ -54,10 +52,8 @@ LONG = 100
 BASELINE = ""
 """What the local baseline is called here: no method has that name."""
 
-
-def cores() -> int:
-    """Those this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+BEST = " "
+"""What scikit-learn's fits of clients alone are called here."""
 
 
 def jobs_for(methods: int, config: Config, small: bool) -> int:
@@ -82,7 +78,7 @@ def repeats(
     callbacks: Callbacks,
     checkpoints: Mapping[str, CheckpointPolicy],
     known: Sequence[Repeat],
-) -> Iterator[tuple[str, list[Repeat], list[Repeat]]]:
+) -> Iterator[tuple[str, list[Repeat], AloneRepeats]]:
     """Every method's repeats and those of its local baseline, as processes have done them.
 
     A task is a method's repeats, as many as train side by side (``lanes``). Of the local baseline
@@ -94,13 +90,13 @@ def repeats(
         )
     config, count = first.config, first.config.repeats
     # One of the methods may be the local baseline: it is trained once.
-    label = known_by(baseline_of(config).client)
-    alone = {n: runner for n, runner in runners.items() if isinstance(runner, LocalOnly)}
-    shared = next((n for n, runner in alone.items() if known_by(runner.client) == label), BASELINE)
-    set_against = {name: name if name in alone else shared for name in runners}
+    baselines = set_against(config, runners)
+    themselves = [n for n, runner in runners.items() if baselines[n] is runner]
+    shared = themselves[0] if themselves else BASELINE
+    against = [] if config.baseline == "none" else [shared, *([BEST] if fits(first) else [])]
     finished: dict[str, dict[int, Repeat]] = defaultdict(dict)
     finished[shared] = dict(enumerate(known))
-    wanted = list(dict.fromkeys([*set_against.values(), *runners]))
+    wanted = list(dict.fromkeys([*against, *runners]))
     context = multiprocessing.get_context("spawn")
     messages, stop = context.SimpleQueue(), context.Event()
     hear: dict[str, Callable[..., None]] = {
@@ -114,9 +110,9 @@ def repeats(
     tasks = []
     for name in wanted:
         left_out = [r for r in range(count) if r not in finished[name]]
-        runner = runners.get(name) or baseline_of(config)
+        runner = _runner(name, config, runners)
         # Clients alone are side by side, all repeats of them, however many processes there are.
-        together = count if isinstance(runner, LocalOnly) else lanes.get(name, 1)
+        together = lanes.get(name, 1) if isinstance(runner, Federated) else count
         divided = groups(runner, left_out, together, kept[name])
         tasks += [(name, some) for some in divided]
     sent, threads = _sent(config, fed, methods), max(1, cores() // jobs)
@@ -125,7 +121,7 @@ def repeats(
     )
     left, halted = list(runners), False
     try:
-        with _without_script(sent):
+        with without_script(sent):
             running = {pool.submit(_work, *task): task for task in tasks}
         while left:
             done, _ = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
@@ -146,17 +142,16 @@ def repeats(
                     halted = True
             if halted and not running:
                 raise Stopped
-            while left and all(len(finished[n]) == count for n in (left[0], set_against[left[0]])):
+            while left and all(len(finished[n]) == count for n in (left[0], *against)):
                 name = left.pop(0)
-                runner = runners[name]
-                of_method, of_baseline = (
-                    [finished[n][r] for r in range(count)] for n in (name, set_against[name])
-                )
-                if isinstance(runner, LocalOnly):
-                    of_baseline = of_method
-                else:
-                    of_method[0] = runner.restored(first, of_method[0])
-                yield name, of_method, of_baseline
+                method = runners[name]
+                every = {n: [finished[n][r] for r in range(count)] for n in (name, *against)}
+                if name in themselves:
+                    every[shared] = every[name]
+                if isinstance(method, Federated):
+                    every[name][0] = method.restored(first, every[name][0])
+                same = every[shared] if against else []
+                yield name, every[name], AloneRepeats.of(first, same, every.get(BEST, []))
     except BrokenProcessPool as error:
         raise GlocalError(
             "a worker process was ended from outside, perhaps for want of memory: use one "
@@ -180,16 +175,10 @@ def _sent(config: Config, fed: Federation, methods: Mapping[str, str | Method | 
         ) from error
 
 
-@contextmanager
-def _without_script(sent: bytes) -> Iterator[None]:
-    """Workers start without the caller's script, unless they are sent something that is in it."""
-    main = sys.modules["__main__"].__dict__
-    file = None if b"__main__" in sent else main.pop("__file__", None)
-    try:
-        yield
-    finally:
-        if file is not None:
-            main["__file__"] = file
+def _runner(name: str, config: Config, runners: Mapping[str, Runner]) -> AnyRunner:
+    if name == BEST:
+        return BestAlone()
+    return baseline_of(config) if name == BASELINE else runners[name]
 
 
 @contextmanager
@@ -198,7 +187,7 @@ def named(name: str, methods: int) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        if methods == 1 or not name:
+        if methods == 1 or not name.strip():
             raise
         raise ClientError(f"{name}: {error}") from error
 
@@ -221,9 +210,7 @@ def _begin(
     sent: bytes, messages: Any, stop: Any, kept: Mapping[str, CheckpointPolicy | None], threads: int
 ) -> None:
     """In a new worker: whom to tell, and not to answer signals to stop, which the parent does."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    begin_worker()
     torch.set_num_threads(threads)
     config, fed, methods, names = pickle.loads(sent)
     registry.REGISTERED.update(names)
@@ -235,14 +222,6 @@ def _begin(
     _WORKER.append(_Worker(config, fed, methods, messages, checkpoints))
 
 
-def _end_with_parent() -> None:
-    """A parent that was killed cannot end its workers: they end themselves."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait_for([parent.sentinel])
-        os._exit(1)
-
-
 def _work(name: str, repeats: tuple[int, ...]) -> bytes:
     """Repeats of one method, pickled here: as they are, torch would pass them in shared memory."""
     worker = _WORKER[0]
@@ -250,8 +229,8 @@ def _work(name: str, repeats: tuple[int, ...]) -> bytes:
     def tell(kind: str) -> Callable[..., None]:
         return lambda *said: worker.messages.put((kind, *said))
 
-    baseline = name == BASELINE
-    runner = baseline_of(worker.config) if baseline else runner_of(name, worker.methods[name])
+    methods = {} if name in (BASELINE, BEST) else {name: runner_of(name, worker.methods[name])}
+    runner = _runner(name, worker.config, methods)
     keeping = worker.checkpoints.get(name)
     writing: AbstractContextManager[None] = nullcontext()
     if keeping is not None:

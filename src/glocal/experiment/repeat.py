@@ -53,6 +53,8 @@ class Repeat:
     engine: str
     cv_accuracy: Tensor | None = None
     """[clients] the cross-validated accuracy of clients alone, where the best alone is wanted."""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Of the best alone: how many clients had too much data for a family."""
     traffic: Traffic = field(default_factory=Traffic)
     model: Params = field(default_factory=dict)
     states: Tree = field(default_factory=dict)

@@ -16,11 +16,13 @@ from glocal.core.errors import GlocalError, unknown
 from glocal.core.files import dump, make_folder, write
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
+from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Table, client_table, summarise
 from glocal.evaluation.trials import Trial
 from glocal.experiment import ensemble, result_files
 from glocal.experiment.adaptation_report import add_adapted
 from glocal.experiment.attack_report import add_attack
+from glocal.experiment.best_runner import AloneRepeats
 from glocal.experiment.repeat import Repeat, Trained
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made
@@ -76,6 +78,8 @@ class Run:
     """What each repeat came to; not in files."""
     baseline: tuple[Repeat, ...] = field(default=(), repr=False)
     """What the local baseline came to in each repeat; not in files."""
+    best: tuple[Outcome, ...] = field(default=(), repr=False)
+    """What the best alone came to in each repeat, where it was asked for; not in files."""
     template: nn.Module | None = field(default=None, repr=False)
     """The model's architecture, for :meth:`module` and :meth:`client_model`."""
 
@@ -114,7 +118,7 @@ class Run:
             raise unknown("client", client, names)
         if self.trained is not None:
             params = self.trained.models(torch.tensor([number]))
-        elif self.is_baseline:
+        elif self.repeats and not self.model:
             one, on_disk = torch.tensor([number]), self.repeats[0].on_disk
             models = {k: v for k, v in self.states.items() if k != "ids"}
             params = on_disk.rows_of(one) if on_disk else tree.row(models, one)
@@ -142,6 +146,8 @@ class Run:
     def __repr__(self) -> str:
         """The verdict in a line."""
         s = self.summary
+        if s["benefit"] is None:
+            return f"<Run {self.method}: mean accuracy {s['mean']:.3f} of {s['clients']}>"
         return (
             f"<Run {self.method}: mean accuracy {s['mean']:.3f} (alone {s['local_mean']:.3f}); "
             f"{s['better_off']} better off, {s['worse_off']} worse off, "
@@ -150,23 +156,30 @@ class Run:
 
 
 def assembled(
-    setup: Setup, fed: Federation, name: str, repeats: Sequence[Repeat], baseline: Sequence[Repeat]
+    setup: Setup, fed: Federation, name: str, repeats: Sequence[Repeat], alone: AloneRepeats
 ) -> Run:
-    """All repeats of a method, set against the local baseline's; the two may be the same."""
-    config, is_baseline = setup.config, repeats is baseline
+    """All repeats of a method, set against clients alone; it may be the local baseline itself."""
+    config, baseline, is_baseline = setup.config, alone.same, repeats is alone.same
+    best: Sequence[Outcome | None] = alone.best or [None] * len(repeats)
     trials = [
         Trial(
             fed.fold(r) if r else fed,
             repeat.outcome,
-            alone.outcome,
+            same.outcome,
             repeat.traffic,
+            best[r],
             uncertain_shares=config.label_share_uncertainty,
         )
-        for r, (repeat, alone) in enumerate(zip(repeats, baseline, strict=True))
+        # Without a baseline there is nothing to be set against: what is said of it is taken out.
+        for r, (repeat, same) in enumerate(zip(repeats, baseline or repeats, strict=True))
     ]
     first = repeats[0]
     rows = client_table(trials)
     summary = summarise(rows, trials)
+    if not baseline:
+        without_baseline(rows, summary)
+    if alone.left_out:
+        summary["alone_left_out"] = dict(alone.left_out)
     summary["rounds"] = first.trained.training.rounds if first.trained else 0
     if first.privacy is not None:
         summary |= {k: first.privacy[k] for k in ("epsilon", "rounds")}
@@ -205,8 +218,23 @@ def assembled(
         trained=first.trained,
         repeats=several,
         baseline=several if is_baseline else tuple(baseline),
+        best=tuple(alone.best or ()),
         template=setup.task.module,
     )
+
+
+OF_BASELINE = ("local_", "benefit", "low", "high", "verdict", "estimate", "needs", "same_model_")
+"""How the columns of a client's row begin that are about what it has alone."""
+
+
+def without_baseline(rows: Table, summary: dict[str, Any]) -> None:
+    """Nothing is said of clients alone where there is no baseline: all of it is None."""
+    for row in rows:
+        row |= {k: None for k in row if k.removeprefix("own_").startswith(OF_BASELINE)}
+    of_counts = ("better_off", "worse_off", "same", "undecided", "above", "below", "ties")
+    about = (*OF_BASELINE[:2], *of_counts, "at_least", "by_chance")
+    for figures in (summary, summary.get("own", {})):
+        figures |= {k: None for k in figures if k.startswith(about)}
 
 
 def _diverged(repeats: Sequence[Repeat]) -> dict[str, list[int]]:

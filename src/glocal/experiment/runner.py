@@ -7,7 +7,7 @@ either, :func:`run_seeds` all of them, side by side where that fits into memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from glocal.core.errors import GlocalError
@@ -19,6 +19,8 @@ from glocal.experiment import memory_estimate as limits
 from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import techniques
 from glocal.experiment.adaptation_report import adapt_clients
+from glocal.experiment.baseline import known_by
+from glocal.experiment.best_runner import BestAlone
 from glocal.experiment.callbacks import Callbacks, Line
 from glocal.experiment.config import Config
 from glocal.experiment.fingerprint import digest
@@ -46,6 +48,8 @@ from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
 from glocal.training.side_by_side import LaneGroup
 
 __all__ = [
+    "AnyRunner",
+    "BestAlone",
     "Callbacks",
     "Federated",
     "Line",
@@ -57,6 +61,7 @@ __all__ = [
     "run_seed",
     "run_seeds",
     "runner_of",
+    "set_against",
 ]
 
 
@@ -213,6 +218,9 @@ class Federated:
 
 
 Runner = LocalOnly | Federated
+"""The runners of methods."""
+
+AnyRunner = Runner | BestAlone
 
 
 def runner_of(name: str, method: str | Method | Plan) -> Runner:
@@ -222,11 +230,31 @@ def runner_of(name: str, method: str | Method | Plan) -> Runner:
     return LocalOnly(name, client) if isinstance(client, LocalTraining) else Federated(name, plan)
 
 
-def baseline_of(config: Config, runner: Runner | None = None) -> LocalOnly:
-    """The local baseline, or that of a method: clients who train alone are their own."""
-    if isinstance(runner, LocalOnly):
-        return runner
+def baseline_of(config: Config) -> LocalOnly:
+    """The local baseline: clients that train the same model alone."""
     return LocalOnly("alone", setups.baseline(config.baseline))
+
+
+def set_against(config: Config, runners: Mapping[str, Runner]) -> dict[str, LocalOnly | None]:
+    """What each method is set against: itself, if it is the local baseline, or that, or nothing.
+
+    ``local`` with whatever settings is its own baseline where it is the only method and no other
+    baseline was asked for.
+    """
+    if config.baseline == "none":
+        return dict.fromkeys(runners)
+    baseline = baseline_of(config)
+
+    def is_baseline(runner: Runner) -> bool:
+        if not isinstance(runner, LocalOnly):
+            return False
+        only = len(runners) == 1 and config.baseline in (None, "same")
+        return only or known_by(runner.client) == known_by(baseline.client)
+
+    return {
+        name: runner if isinstance(runner, LocalOnly) and is_baseline(runner) else baseline
+        for name, runner in runners.items()
+    }
 
 
 def run_seed(
@@ -241,7 +269,7 @@ def run_seed(
 
 
 def run_seeds(
-    runner: Runner,
+    runner: AnyRunner,
     setups: Sequence[Setup],
     callbacks: Callbacks | None = None,
     checkpoints: CheckpointPolicy | None = None,
@@ -255,7 +283,7 @@ def run_seeds(
     """
     callbacks, by_repeat = callbacks or Callbacks(), {setup.repeat: setup for setup in setups}
     results: list[Repeat] = []
-    if isinstance(runner, LocalOnly):
+    if not isinstance(runner, Federated):
         lanes = len(setups)
     elif lanes is None:
         lanes = limits.lanes(memory_needed(runner, setups[0]), setups[0].fed.x.device)
@@ -269,7 +297,7 @@ def run_seeds(
 
 
 def groups(
-    runner: Runner, repeats: Sequence[int], lanes: int, checkpoints: CheckpointPolicy | None
+    runner: AnyRunner, repeats: Sequence[int], lanes: int, checkpoints: CheckpointPolicy | None
 ) -> list[tuple[int, ...]]:
     """The repeats that train side by side: as many as can, or as they were begun."""
     left, divided = tuple(repeats), []
@@ -288,10 +316,14 @@ def memory_needed(runner: Runner, setup: Setup, processes: int = 1) -> limits.Es
     None if that cannot be found out: something in the method or the model fails, and training will
     say where. What does not fit is refused.
     """
-    training = runner.check(setup)
-    baseline = baseline_of(setup.config, runner).client
+    training, none = runner.check(setup), setup.config.baseline == "none"
+    if isinstance(runner, LocalOnly):
+        baseline = runner.client
+    else:
+        baseline = setups.baseline("same" if none else setup.config.baseline)
     try:
         known = setups.is_measured(setup, baseline)
+        known |= none and isinstance(runner, Federated)  # or rather, it is not there at all
         return limits.estimate(setup, baseline, training, processes=processes, known=known)
     except Exception:  # whatever a user's method raises
         return None

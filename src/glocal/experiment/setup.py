@@ -176,11 +176,14 @@ def attack(given: str | Attack | None) -> Attack | None:
 
 
 def baseline(given: str | Method | None) -> LocalTraining:
-    """How clients train alone; refuses what is not ``local``."""
-    method: Any = resolve(given or "local") if given is None or isinstance(given, str) else given
+    """How clients train the same model alone; refuses what is not ``local``."""
+    if given == "none":
+        raise GlocalError("this sets clients against what they have alone: use --baseline same.")
+    spec = "local" if given in (None, "same", "best") else given
+    method: Any = resolve(spec) if isinstance(spec, str) else spec
     if not isinstance(method, Method) or not isinstance(method.local, LocalTraining):
         raise GlocalError(
-            "the local baseline must be local, with settings if you like: local(lr=0.1)."
+            "the baseline must be same, best, none, or local with settings: local(lr=0.1)."
         )
     return method.local
 
@@ -196,7 +199,8 @@ def check_names(config: Config) -> None:
     """Refuse what is named and does not exist; nothing of this depends on the data."""
     attack(config.attack)
     techniques(config.adapt)
-    baseline(config.baseline)
+    if config.baseline != "none":
+        baseline(config.baseline)
     check_place(config.states)
     check_policy(config.diverged)
     if config.precision not in PRECISIONS:

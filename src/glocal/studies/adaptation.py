@@ -14,6 +14,7 @@ from glocal.evaluation.summary import against, client_table, summarise
 from glocal.evaluation.trials import Trial
 from glocal.experiment.adaptation import Public, techniques
 from glocal.experiment.adaptation_report import adapt_clients
+from glocal.experiment.best_runner import AloneRepeats
 from glocal.experiment.choice import CHOICE, choice
 from glocal.experiment.public_data import check_public
 from glocal.experiment.repeat import Repeat, evaluate_trained, struck
@@ -113,7 +114,7 @@ def adapted(
         struck=struck(trained.training, setup, trained.models, files.stopped),
     )
     asked = replace(setup, config=replace(setup.config, adapt=by))
-    run = assembled(asked, old.fed, name, [repeat], [alone])
+    run = assembled(asked, old.fed, name, [repeat], AloneRepeats([alone]))
     run.summary.update({k: files.summary[k] for k in (*CARRIED, "rounds") if k in files.summary})
     return run
 

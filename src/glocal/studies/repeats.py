@@ -83,7 +83,7 @@ def all_ids(fed: Federation) -> Tensor:
 
 def client_models(run: Run) -> Params:
     """Every client's model, stacked: chosen on its validation data where there are several."""
-    if run.is_baseline:
+    if run.trained is None and run.repeats:
         on_disk = run.repeats[0].on_disk
         stored = on_disk.saved()[1] if on_disk else run.states
         return {k: v for k, v in stored.items() if k != "ids"}

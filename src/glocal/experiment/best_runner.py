@@ -1,0 +1,110 @@
+"""The runner of the best alone: what scikit-learn fits, and each client's better of that and local.
+
+The two depend on nothing of each other until each client chooses, so processes do them side by
+side. Models of the best alone serve the comparison and are not kept.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from glocal.core.processes import cores
+from glocal.evaluation.evaluate import Outcome
+from glocal.experiment.best_alone import SAME, Alone, best_of, fit_all, unavailable
+from glocal.experiment.callbacks import Callbacks
+from glocal.experiment.repeat import Repeat
+from glocal.experiment.setup import Setup
+from glocal.training.checkpoint import CheckpointPolicy
+from glocal.training.loop import Training
+
+TITLE = "best alone"
+
+
+@dataclass(frozen=True)
+class BestAlone:
+    """Every client fits what scikit-learn has."""
+
+    name: str = TITLE
+
+    def check(self, setup: Setup) -> Training | None:
+        """Nothing is trained together, so nothing can fail to fit."""
+        return None
+
+    def run(
+        self, setup: Setup, callbacks: Callbacks, checkpoints: CheckpointPolicy | None
+    ) -> Repeat:
+        """One repeat."""
+        return self.run_side_by_side([setup], callbacks, checkpoints)[0]
+
+    def run_side_by_side(
+        self, several: Sequence[Setup], callbacks: Callbacks, checkpoints: CheckpointPolicy | None
+    ) -> list[Repeat]:
+        """All repeats by one pool of processes; a worker of another pool does them by itself."""
+        config, began = several[0].config, time.monotonic()
+        inside = multiprocessing.parent_process() is not None
+        found = fit_all(
+            [setup.fed for setup in several],
+            [setup.seed for setup in several],
+            tune=config.tune,
+            tick=partial(callbacks.report, TITLE),
+            processes=1 if inside else config.jobs or cores(),
+        )
+        seconds = (time.monotonic() - began) / len(several)
+        return [
+            Repeat(
+                alone.outcome,
+                alone.score,
+                "scikit-learn",
+                cv_accuracy=alone.score,
+                left_out=dict(alone.left_out),
+                seconds=seconds,
+            )
+            for alone in found
+        ]
+
+
+def fits(setup: Setup) -> bool:
+    """Whether clients fit what scikit-learn has."""
+    return setup.scored and unavailable(setup.fed) is None
+
+
+@dataclass(frozen=True)
+class AloneRepeats:
+    """What clients have alone in every repeat: the same model, and the best where it is wanted."""
+
+    same: list[Repeat]
+    """Those of the local baseline; none where nobody is set against one."""
+    best: list[Outcome] | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many clients had too much data for a family, in all repeats together."""
+
+    @classmethod
+    def of(cls, setup: Setup, same: list[Repeat], fitted: Sequence[Repeat]) -> AloneRepeats:
+        """Each client takes its best of the same model and what it has fitted."""
+        if not setup.scored:
+            return cls(same)
+        left_out: Counter[str] = Counter()
+        for repeat in fitted:
+            left_out.update(repeat.left_out)
+        return cls(same, best_outcomes(same, fitted), left_out)
+
+
+def best_outcomes(same: Sequence[Repeat], others: Sequence[Repeat]) -> list[Outcome]:
+    """Each client's best alone in every repeat; without ``others``, the same model."""
+    if not others:
+        return [_of(repeat).outcome for repeat in same]
+    pairs = zip(same, others, strict=True)
+    return [best_of(_of(mine), _of(theirs, named=True)).outcome for mine, theirs in pairs]
+
+
+def _of(repeat: Repeat, *, named: bool = False) -> Alone:
+    outcome, score = repeat.outcome, repeat.cv_accuracy
+    if not named:
+        outcome = replace(outcome, chosen=[SAME] * len(outcome.chosen))
+    accuracy = repeat.val_accuracy if score is None else score
+    return Alone(outcome, accuracy.cpu().double(), repeat.left_out)

@@ -1,0 +1,119 @@
+"""What clients are set against: the same model alone, the best alone, or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import glocal
+from glocal.core.errors import GlocalError
+from glocal.experiment.best_alone import SAME, unavailable
+from glocal.experiment.config import Config
+from glocal.experiment.runner import LocalOnly, runner_of, set_against
+
+pytest.importorskip("sklearn")
+GIVEN: dict[str, Any] = {"model": "logistic", "rounds": 2, "progress": False}
+SHORT = "local(lr=0.1, max_epochs=3)"
+
+
+def fed() -> glocal.Federation:
+    """Three clients; neighbours say all of what a linear model cannot."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(240, 1, 2, generator=draw)
+    y = (x[:, 0, 0] * x[:, 0, 1] > 0).long()
+    return glocal.federation(x, y, clients=torch.arange(240) % 3)
+
+
+@pytest.fixture(scope="module")
+def best() -> glocal.Run:
+    return glocal.fit("fedavg", fed(), **GIVEN, baseline="best", tune=True, repeats=2)
+
+
+def test_the_best_alone_is_in_every_trial(best: glocal.Run) -> None:
+    assert len(best.best) == 2
+    for outcome, same in zip(best.best, best.baseline, strict=True):
+        assert set(outcome.chosen) <= {"svm", "knn"}
+        ours = [float(own.mean()) for own in outcome.own]
+        theirs = [float(own.mean()) for own in same.outcome.own]
+        assert all(a > b for a, b in zip(ours, theirs, strict=True))
+        assert same.cv_accuracy is not None
+
+
+def test_processes_change_nothing(best: glocal.Run) -> None:
+    given = {**GIVEN, "baseline": "best", "tune": True, "repeats": 2, "jobs": 2}
+    run = glocal.fit("fedavg", fed(), **given)
+    assert run.clients["benefit"] == best.clients["benefit"]
+    assert run.best[1].chosen == best.best[1].chosen
+
+
+def test_compared_methods_share_one_best_alone() -> None:
+    runs = glocal.compare(["local", "fedavg"], fed(), **GIVEN, baseline="best")
+    first, second = runs.values()
+    assert first.best[0].chosen == second.best[0].chosen
+    assert runs["local"].is_baseline
+    assert not runs["fedavg"].is_baseline
+
+
+def test_without_scikit_learn_it_is_the_same_model_and_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "sklearn" else find(name)
+    )
+    assert "scikit-learn" in str(unavailable(fed()))
+    run = glocal.fit("fedavg", fed(), **GIVEN, baseline="best")
+    assert set(run.best[0].chosen) == {SAME}
+    assert "needs scikit-learn" in capsys.readouterr().err.replace("need scikit", "needs scikit")
+
+
+def test_none_trains_no_baseline_and_says_nothing_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalOnly, "run_side_by_side", lambda *_: pytest.fail("it was trained"))
+    run = glocal.fit("fedavg", fed(), **GIVEN, baseline="none")
+    assert run.clients["benefit"] == run.clients["verdict"] == [None] * 3
+    assert run.clients["local_accuracy"] == [None] * 3
+    assert all(a is not None for a in run.clients["accuracy"])
+    for name in ("benefit", "better_off", "worse_off", "undecided", "local_mean"):
+        assert run.summary[name] is None
+    assert run.baseline == ()
+    assert "alone" not in repr(run)
+    with pytest.raises(GlocalError, match="--baseline same"):
+        glocal.compare(["fedavg"], fed(), **GIVEN, baseline="none", choose=True)
+
+
+def test_none_with_local_among_the_methods() -> None:
+    runs = glocal.compare([SHORT, "fedavg"], fed(), **GIVEN, baseline="none")
+    assert not runs[SHORT].is_baseline
+    assert runs[SHORT].clients["benefit"] == [None] * 3
+    assert runs[SHORT].client_model(1).module is not None
+
+
+def test_only_the_method_that_others_are_set_against_is_the_baseline() -> None:
+    names = ["local", SHORT, "fedavg"]
+    runners = {name: runner_of(name, name) for name in names}
+    against = set_against(Config(baseline=SHORT), runners)
+    assert against[SHORT] is runners[SHORT]
+    assert against["local"] is against["fedavg"]
+    assert against["local"] is not runners["local"]
+    assert set_against(Config(), {SHORT: runners[SHORT]})[SHORT] is runners[SHORT]
+    runs = glocal.compare([SHORT, "local(lr=0.3, max_epochs=4)"], fed(), **GIVEN, baseline=SHORT)
+    first, second = runs.values()
+    assert first.is_baseline
+    assert not second.is_baseline
+    assert second.clients["local_accuracy"] == first.clients["accuracy"]
+    assert second.client_model(0).module is not None
+
+
+def test_what_is_no_baseline_is_refused() -> None:
+    with pytest.raises(GlocalError, match="same, best, none, or local"):
+        Config(baseline="fedavg")
+
+
+def test_tuning_refits_and_is_told_apart() -> None:
+    plain, tuned = (glocal.fit(SHORT, fed(), **GIVEN, tune=tune) for tune in (False, True))
+    assert plain.states.keys() == tuned.states.keys()
+    assert any(not torch.equal(plain.states[k], tuned.states[k]) for k in plain.states)
