@@ -232,9 +232,11 @@ def without_baseline(rows: Table, summary: dict[str, Any]) -> None:
     for row in rows:
         row |= {k: None for k in row if k.removeprefix("own_").startswith(OF_BASELINE)}
     of_counts = ("better_off", "worse_off", "same", "undecided", "above", "below", "ties")
-    about = (*OF_BASELINE[:2], *of_counts, "at_least", "by_chance")
+    about = (*OF_BASELINE[:2], *of_counts)
     for figures in (summary, summary.get("own", {})):
         figures |= {k: None for k in figures if k.startswith(about)}
+    for name in ("at_least", "by_chance"):
+        summary.pop(name, None)
 
 
 def _diverged(repeats: Sequence[Repeat]) -> dict[str, list[int]]:

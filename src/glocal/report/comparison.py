@@ -91,6 +91,8 @@ def _row(
             str(s["same"]),
             str(s["undecided"]),
         ]
+    if s["benefit"] is None:  # nobody is set against anything
+        verdicts = ["–"] * len(verdicts)
     return [
         (name, "bold"),
         *(percent(s[k]) for k in ("mean", "worst10", "best10")),

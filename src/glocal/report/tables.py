@@ -190,8 +190,10 @@ def points(value: float | None) -> str:
     return number(value, scale=100, sign="+")
 
 
-def span(low: float, high: float) -> str:
-    """An interval's ends, in percentage points."""
+def span(low: float | None, high: float | None) -> str:
+    """An interval's ends, in percentage points; a dash where there are none."""
+    if low is None and high is None:
+        return "–"
     return f"{points(low)} … {points(high)}"
 
 
@@ -218,14 +220,18 @@ def with_half(
     return text if half is None else f"{text} ± {half}"
 
 
-def verdict(word: str, text: str | None = None) -> Cell:
+def verdict(word: str | None, text: str | None = None) -> Cell:
     """A verdict, or another text that has one, in its colour; those that say nothing are dim."""
+    if word is None:
+        return "–"
     colours = {"better": "green", "worse": "bold red"}
     return text or word, colours.get(word.removesuffix(" off"), "dim")
 
 
-def count(n: int, word: str) -> Cell:
-    """How many clients got a verdict, coloured if there are any."""
+def count(n: int | None, word: str) -> Cell:
+    """How many clients got a verdict, coloured if there are any; a dash without a baseline."""
+    if n is None:
+        return "–"
     return verdict(word, str(n)) if n else "0"
 
 

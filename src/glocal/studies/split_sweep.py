@@ -20,6 +20,7 @@ from glocal.core.spec import parse_call, split_plus
 from glocal.data.federation import Federation
 from glocal.evaluation.summary import client_table, summarise
 from glocal.evaluation.trials import Trial
+from glocal.experiment import setup as setups
 from glocal.slots.sharing import layers, size_by_part
 from glocal.studies.repeats import about, finished, interval, repeats_of
 
@@ -45,7 +46,9 @@ def split_sweep(
     with_shared(method, "everything")  # raises before anything is trained
     trials: list[list[Trial]] = []
     means: list[list[dict[str, Any]]] = []
-    repeats = repeats_of(fed, settings, report, settings.get("baseline", "local"))
+    alone = settings.get("baseline", "same")
+    setups.baseline(alone)  # raises where there is none
+    repeats = repeats_of(fed, settings, report, alone)
     for r, (part, train) in enumerate(repeats):
         runs = [train(with_shared(method, "everything"))]
         task = finished(runs[0]).training.task
