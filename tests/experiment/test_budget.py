@@ -16,6 +16,7 @@ from glocal.experiment.budget import equal, expected, nearest, with_rounds
 from glocal.experiment.config import Config
 from glocal.experiment.runner import Federated, runner_of
 from glocal.methods import resolve
+from glocal.runs.job import left_off
 from glocal.slots.method import Method, Plan, as_plan
 from glocal.testing import ragged
 from glocal.training.loop import Training
@@ -136,6 +137,8 @@ def test_the_command(command: Command, tmp_path: Path) -> None:
     assert counted[0] == counted[1] > 0
     assert methods["fedavg"]["summary"]["goal"]["rounds"] == 1
     assert "seconds" not in methods["fedavg"]["summary"]
+    job = left_off(folder)  # what a resumed comparison goes on with
+    assert (job.goal, list(job.folders)) == (0.01, ["fedavg", "ditto(rounds=2)"])
     for words_of, said in ((("--budget", "fair"), "rounds, equal"), (("--goal", "90"), "up to 1")):
         code, _, error = command("compare", *words, *words_of)
         assert code != 0
