@@ -80,10 +80,10 @@ def test_a_worker_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     methods = {spec: spec for spec in SPECS}
     worker = workers._Worker(config, config.federation(), methods, Queue, {})
     monkeypatch.setattr(workers, "_WORKER", [worker])
-    first, second = pickle.loads(workers._work("fedavg", (0, 1)))
+    first, second = pickle.loads(workers._work("fedavg", (0, 1), 2))
     assert first.model
     assert not second.model
-    (alone,) = pickle.loads(workers._work("local(max_epochs=2)", (0,)))
+    (alone,) = pickle.loads(workers._work("local(max_epochs=2)", (0,), 1))
     assert alone.traffic.params_up == 0
     assert {m[0] for m in said} == {"tick", "line"}
 

@@ -150,9 +150,17 @@ def validation(
     task: Task, fed: Federation, engine: Engine, models: Models, *, one_for_all: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Every client's validation accuracy and loss, with its best candidate."""
+    accuracy, loss, _ = validated(task, fed, engine, models, one_for_all=one_for_all)
+    return accuracy, loss
+
+
+def validated(
+    task: Task, fed: Federation, engine: Engine, models: Models, *, one_for_all: bool = False
+) -> tuple[Tensor, Tensor, list[str]]:
+    """Every client's validation accuracy and loss, and the name of its best candidate."""
     everyone = torch.arange(len(fed), device=fed.x.device)
     if one_for_all and (only := _only(models(everyone[:1]))):
-        _, model = only
+        name, model = only
         marks = engine.evaluate(
             task.example_metrics, model, fed.x, fed.y, fed.val.rows.unsqueeze(0)
         )
@@ -162,12 +170,14 @@ def validation(
         def by_client(values: Tensor) -> Tensor:
             return torch.zeros(len(fed), device=values.device).index_add(0, owner, values) / n
 
-        return by_client(marks["correct"][0]), by_client(marks["loss"][0])
-    parts = []
+        each = [by_client(marks[what][0]) for what in ("correct", "loss")]
+        return each[0], each[1], [name] * len(fed)
+    parts, chosen = [], []
     for ids in torch.split(everyone, at_once(task, fed)):
-        model, _ = pick(task, fed, engine, models(ids), ids)
+        model, names = pick(task, fed, engine, models(ids), ids)
+        chosen += names
         parts.append(score(task, fed, engine, model, fed.val, ids))
-    return torch.cat([a for a, _ in parts]), torch.cat([b for _, b in parts])
+    return torch.cat([a for a, _ in parts]), torch.cat([b for _, b in parts]), chosen
 
 
 def _only(candidates: dict[str, Params]) -> tuple[str, Params] | None:

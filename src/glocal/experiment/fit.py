@@ -31,6 +31,7 @@ from glocal.experiment.runner import (
     run_seeds,
     runner_of,
     set_against,
+    tries,
 )
 from glocal.experiment.setup import Setup
 from glocal.slots.method import Method, Plan
@@ -89,12 +90,10 @@ def _jobs_and_lanes(
         estimate = need and replace(need, processes=jobs)
         what = name if len(runners) > 1 else "this run"
         limits.check(estimate, first.fed.x.device, what, checkpoints.get(name))
-    # Where there are more processes than methods, the repeats are divided among them.
-    most = -(-first.config.repeats // max(1, jobs // len(runners)))
-    lanes = {
-        name: limits.lanes(need and replace(need, processes=jobs), first.fed.x.device, most)
-        for name, need in needs.items()
-    }
+    device, lanes = first.fed.x.device, {}
+    for name, need in needs.items():
+        most = parallel.share(first.config, len(runners), jobs) * tries(runners[name], first.config)
+        lanes[name] = limits.lanes(need and replace(need, processes=jobs), device, most)
     return jobs, lanes
 
 

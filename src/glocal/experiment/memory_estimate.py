@@ -76,7 +76,7 @@ class Estimate:
     at_once: int = 1 << 62
     """Clients whose models are evaluated together."""
     lanes: int = 1
-    """Repeats that train side by side."""
+    """Trainings that go side by side."""
     own_data: bool = False
     """Whether each repeat has data of its own, which is then copied to lie side by side."""
 
@@ -320,18 +320,17 @@ def processes(need: Estimate | None, wanted: int) -> int:
     return next((n for n in several if replace(need, processes=n).total <= free), 1)
 
 
-def lanes(need: Estimate | None, device: torch.device | str, most: int | None = None) -> int:
-    """How many repeats train side by side: all (or ``most``), or as many as fit.
+def lanes(need: Estimate | None, device: torch.device | str, most: int) -> int:
+    """How many trainings go side by side: as many as there are (``most``), or as fit.
 
     Where clients' states are not on the device there are too many of them for more than one.
     """
     if need is None or need.place != "device" or not need.cohort:
         return 1
     free = machine.available(device)
-    wanted = min(need.repeats, most or need.repeats)
     if free is None:
-        return wanted
-    several = range(wanted, 1, -1)
+        return most
+    several = range(most, 1, -1)
     return next((n for n in several if replace(need, lanes=n).total <= free // ROOM), 1)
 
 

@@ -68,6 +68,11 @@ def jobs_for(methods: int, config: Config, small: bool) -> int:
     return min(cores(), tasks) if small and long and config.device == "cpu" else 1
 
 
+def share(config: Config, methods: int, jobs: int) -> int:
+    """Repeats of a method in one process: all, unless there are more processes than methods."""
+    return -(-config.repeats // max(1, jobs // methods))
+
+
 def repeats(
     methods: Mapping[str, str | Method | Plan],
     runners: Mapping[str, Runner],
@@ -112,9 +117,11 @@ def repeats(
         left_out = [r for r in range(count) if r not in finished[name]]
         runner = _runner(name, config, runners)
         # Clients alone are side by side, all repeats of them, however many processes there are.
-        together = lanes.get(name, 1) if isinstance(runner, Federated) else count
-        divided = groups(runner, left_out, together, kept[name])
-        tasks += [(name, some) for some in divided]
+        together = isinstance(runner, Federated)
+        fitting = lanes[name] if together else count
+        most = min(fitting, share(config, len(runners), jobs)) if together else count
+        divided = groups(runner, left_out, most, kept[name])
+        tasks += [(name, some, fitting) for some in divided]
     sent, threads = _sent(config, fed, methods), max(1, cores() // jobs)
     pool = ProcessPoolExecutor(
         jobs, context, initializer=_begin, initargs=(sent, messages, stop, kept, threads)
@@ -134,7 +141,7 @@ def repeats(
                     del running[future]
                     halted = True
             for future in done & running.keys():
-                name, some = running.pop(future)
+                name, some, _ = running.pop(future)
                 try:
                     with named(name, len(runners)):
                         finished[name] |= zip(some, pickle.loads(future.result()), strict=True)
@@ -222,8 +229,11 @@ def _begin(
     _WORKER.append(_Worker(config, fed, methods, messages, checkpoints))
 
 
-def _work(name: str, repeats: tuple[int, ...]) -> bytes:
-    """Repeats of one method, pickled here: as they are, torch would pass them in shared memory."""
+def _work(name: str, repeats: tuple[int, ...], lanes: int) -> bytes:
+    """Repeats of one method, pickled here: as they are, torch would pass them in shared memory.
+
+    ``lanes`` trainings fit into memory side by side.
+    """
     worker = _WORKER[0]
 
     def tell(kind: str) -> Callable[..., None]:
@@ -240,5 +250,5 @@ def _work(name: str, repeats: tuple[int, ...]) -> bytes:
     with writing:
         setups = [make(worker.config, worker.fed, repeat) for repeat in repeats]
         told = Callbacks(tell("tick"), tell("line"))
-        results = run_seeds(runner, setups, told, keeping, lanes=len(repeats))
+        results = run_seeds(runner, setups, told, keeping, lanes=lanes)
     return pickle.dumps([replace(result, trained=None) for result in results])

@@ -13,7 +13,7 @@ from glocal.core import tree
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.evaluation.communication import Traffic
-from glocal.evaluation.evaluate import Outcome, at_once, outcomes, pick, validation
+from glocal.evaluation.evaluate import Models, Outcome, at_once, outcomes, pick, validation
 from glocal.evaluation.trials import pool_is_valid
 from glocal.experiment.adaptation_report import Adapted
 from glocal.experiment.attack_report import Struck
@@ -31,6 +31,19 @@ class Trained:
 
     training: Training
     progress: Progress
+    picks: tuple[str, ...] | None = None
+    """The candidate that each client picked before validation data was trained on, if it was."""
+
+    def candidates(self) -> Models:
+        """Every client's candidates; where they have picked, what they picked."""
+        models, picks = self.training.models(self.progress), self.picks
+        return models if picks is None else lambda ids: {"picked": _picked(models(ids), picks, ids)}
+
+    @property
+    def one_for_all(self) -> bool:
+        """Whether all clients predict with the same model, or have the same to pick from."""
+        same = self.picks is None or len(set(self.picks)) == 1
+        return same and self.training.one_for_all(self.progress)
 
     def models(self, clients: Tensor | None = None) -> Params:
         """The models of some clients or all (chosen on their validation data), stacked."""
@@ -40,7 +53,19 @@ class Trained:
             check_fits(len(t.fed) * 4 * t.task.size)
             clients = torch.arange(len(t.fed), device=device)
         ids = clients.to(device)
-        return pick(t.task, t.fed, t.engine, t.models(self.progress)(ids), ids)[0]
+        return pick(t.task, t.fed, t.engine, self.candidates()(ids), ids)[0]
+
+
+def _picked(candidates: dict[str, Params], picks: Sequence[str], ids: Tensor) -> Params:
+    """Of each client's stacked candidates the one that it picked."""
+    if len(candidates) == 1:
+        return next(iter(candidates.values()))
+    names = list(candidates)
+    place = torch.tensor([names.index(picks[i]) for i in ids.tolist()], device=ids.device)
+    client = torch.arange(len(ids), device=ids.device)
+    stacked = tree.stack([candidates[name] for name in names])
+    picked: Params = tree.map(lambda x: x[place, client], stacked)
+    return picked
 
 
 @dataclass(frozen=True)
@@ -71,6 +96,8 @@ class Repeat:
     trained: Trained | None = field(default=None, repr=False)
     struck: Struck | None = None
     """What an attack came to, where there was one."""
+    chosen: dict[str, Any] | None = None
+    """What was chosen on validation data (``rate``, ``round``), or ``why_not``, where tuned."""
     privacy: dict[str, Any] | None = None
     """What was spent, and what that assumes."""
     made: Made | None = None
@@ -94,16 +121,21 @@ def contents(store: ClientStore, *, final: bool = False) -> tuple[Tree, ClientSt
     return {"ids": ids, **(store.rows if final and store.rows else store.saved()[1])}, None
 
 
-def evaluate_trained(trained: Trained, fed: Federation) -> tuple[Outcome, Tensor]:
-    """What every client's model does on ``fed``, and their validation accuracies.
+def evaluate_trained(
+    trained: Trained, fed: Federation, val_accuracy: Tensor | None = None
+) -> tuple[Outcome, Tensor]:
+    """What every client's model does on ``fed``, and their validation accuracies, unless known.
 
     An attack may have changed the training data: clients are evaluated on their own data.
     """
-    t = trained.training
-    models, same = t.models(trained.progress), t.one_for_all(trained.progress)
-    where = (t.task, fed, t.engine, models)
+    t, same = trained.training, trained.one_for_all
+    where = (t.task, fed, t.engine, trained.candidates())
     outcome = outcomes(*where, pool=pool_is_valid(fed), one_for_all=same)
-    return outcome, validation(*where, one_for_all=same)[0]
+    if trained.picks is not None:
+        outcome = replace(outcome, chosen=list(trained.picks))
+    if val_accuracy is None:
+        val_accuracy = validation(*where, one_for_all=same)[0]
+    return outcome, val_accuracy
 
 
 def struck(

@@ -190,6 +190,8 @@ def assembled(
         summary["synthetic"] = sets[0].figures
     if diverged := _diverged(repeats):
         summary["diverged"] = diverged
+    if tuned := [repeat.chosen for repeat in repeats if repeat.chosen is not None]:
+        summary["chosen"] = tuned
     summary["params_published"] = first.published
     summary["gradient_evaluations"] = round(sum(r.gradients for r in repeats) / len(repeats))
     summary["parameters"] = tree.count(setup.task.params)

@@ -8,44 +8,24 @@ either, :func:`run_seeds` all of them, side by side where that fits into memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
-from glocal.core.errors import GlocalError
-from glocal.core.interrupts import Stopped
-from glocal.core.validation import positive_integers
-from glocal.evaluation.communication import published
-from glocal.experiment import ensemble
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import setup as setups
-from glocal.experiment.adaptation import techniques
-from glocal.experiment.adaptation_report import adapt_clients
+from glocal.experiment import tuning
 from glocal.experiment.baseline import known_by
 from glocal.experiment.best_runner import BestAlone
 from glocal.experiment.callbacks import Callbacks, Line
 from glocal.experiment.config import Config
-from glocal.experiment.fingerprint import digest
+from glocal.experiment.federated_runner import Federated
 from glocal.experiment.local_runner import LocalOnly
-from glocal.experiment.public_data import check_public
 from glocal.experiment.repeat import (
     Repeat,
-    Trained,
-    contents,
-    evaluate_trained,
-    progress_of,
-    struck,
 )
 from glocal.experiment.setup import Setup
-from glocal.experiment.synthetic import made
 from glocal.methods import resolve
 from glocal.methods.local import LocalTraining
 from glocal.slots.method import Method, Plan, as_plan
-from glocal.slots.server_half import whole_model
 from glocal.training.checkpoint import CheckpointPolicy
-from glocal.training.client_state.placement import Storage
-from glocal.training.loop import Progress, Training
-from glocal.training.resumed import RoundsEnd, run_rounds
-from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
-from glocal.training.side_by_side import LaneGroup
 
 __all__ = [
     "AnyRunner",
@@ -62,159 +42,8 @@ __all__ = [
     "run_seeds",
     "runner_of",
     "set_against",
+    "tries",
 ]
-
-
-@dataclass(frozen=True)
-class Federated:
-    """Clients train together, and then adapt what they got, where that was asked for."""
-
-    name: str
-    plan: Plan
-
-    @property
-    def private(self) -> bool:
-        """Whether the method has privacy, which all of its stages then have."""
-        return self.plan.stages[0].method.privacy is not None
-
-    def check(self, setup: Setup) -> Training:
-        """Refuse, before anyone trains, what does not fit the data, the model or the sampling."""
-        config, adversary, fed = setup.config, None, setup.fed
-        attack = setups.attack(config.attack)
-        if attack is not None:
-            # Of all repeats the same clients, so that what became of the others can be pooled.
-            adversary = attack.on(fed, config.seed)
-            fed = adversary.poisoned(fed)
-            for stage in self.plan.stages:
-                half = stage.method.server_half
-                if not half.sends_update and attack.poison is None:
-                    raise GlocalError(
-                        f"{half.name} sends no update of a model, so "
-                        f"{attack.spec} would change nothing: attack its data, as with label-flip."
-                    )
-        training = Training(
-            self.plan,
-            setup.task,
-            fed,
-            setup.engine,
-            _sampler(config, len(fed)),
-            self.plan.rounds or config.rounds,
-            setup.seed,
-            config.validate_every,
-            adversary,
-            config.diverged,
-            Storage(config.states),
-        )
-        for technique in techniques(config.adapt):
-            technique.check(setup.task, config.public, private=self.private)
-        if config.public is not None:
-            check_public(config.public, setup.fed)
-        for stage in self.plan.stages:
-            stage.method.check(setup.task, setup.fed, training.setting)
-        return training
-
-    def run(
-        self, setup: Setup, callbacks: Callbacks, checkpoints: CheckpointPolicy | None
-    ) -> Repeat:
-        """One repeat."""
-        return self.run_side_by_side([setup], callbacks, checkpoints)[0]
-
-    def run_side_by_side(
-        self,
-        setups: Sequence[Setup],
-        callbacks: Callbacks,
-        checkpoints: CheckpointPolicy | None,
-    ) -> list[Repeat]:
-        """Repeats that train together, with checkpoints of all of them; then each is evaluated."""
-        trainings, keeper = [self.check(setup) for setup in setups], None
-        if checkpoints is not None:
-            of = "; ".join(self._known_by(setup) for setup in setups)
-            keeper = checkpoints.rounds(setups[0].repeat, of, setups[-1].repeat)
-            storage = Storage(setups[0].config.states, keeper.series.folder, checkpoints.note)
-            trainings = [replace(training, storage=storage) for training in trainings]
-
-        def on_round(r: int, done: Progress, new: list[Line]) -> None:
-            setup, config = setups[r], setups[r].config
-            callbacks.report(setup.title(self.name), done.round, trainings[r].rounds)
-            for line in new:
-                of_several = {"repeat": setup.repeat + 1} if config.repeats > 1 else {}
-                callbacks.on_line(self.name, {**line, **of_several})
-            callbacks.on_round(done)
-
-        group = LaneGroup.of(trainings)
-        ends = run_rounds(group, on_round, keeper)
-        return [
-            self._evaluated(setup, training, end, callbacks, checkpoints)
-            for setup, training, end in zip(setups, group.trainings, ends, strict=True)
-        ]
-
-    def _evaluated(
-        self,
-        setup: Setup,
-        training: Training,
-        end: RoundsEnd,
-        callbacks: Callbacks,
-        checkpoints: CheckpointPolicy | None,
-    ) -> Repeat:
-        """What a training that is over came to."""
-        config, done = setup.config, end.progress
-        trained = Trained(training, done)
-        outcome, val_accuracy = evaluate_trained(trained, setup.fed)
-        adapted = None
-        if config.adapt is not None:
-            what = setup.title(f"{self.name}, adapting")
-
-            def tick(epoch: int, epochs: int) -> None:
-                callbacks.report(what, epoch, epochs)
-                if checkpoints is not None and checkpoints.stop():
-                    raise Stopped  # what was trained is on disk, and adapting is done again
-
-            where = (setup.task, setup.fed, setup.engine, techniques(config.adapt))
-            adapted = adapt_clients(
-                *where,
-                trained.models,
-                setup.seed,
-                public=config.public,
-                private=self.private,
-                tick=tick,
-            )
-        states, on_disk = contents(done.clients)
-        privacy = training.method(done).privacy
-        return Repeat(
-            outcome,
-            val_accuracy,
-            end.executed,
-            traffic=done.traffic,
-            model=whole_model(setup.task, done.server),
-            states=states,
-            history=done.history,
-            published=_published(training, done),
-            gradients=sum(line.get("gradients", 0) for line in done.history),
-            seconds=end.seconds,
-            together=ensemble.new_test(trained) if config.new_test else None,
-            adapted=adapted,
-            trained=trained,
-            struck=struck(training, setup, trained.models, end.stopped),
-            privacy=privacy.spent(done.server["privacy"], training.setting) if privacy else None,
-            made=made(training, done, setup.fed),
-            on_disk=on_disk,
-        )
-
-    def _known_by(self, setup: Setup) -> str:
-        """What a checkpoint must be of, to be taken for this repeat's."""
-        config, task = setup.config, setup.task
-        code = digest(self.plan, task.module, task.losses, task.augment)
-        about = {**config.trained(), "validate_every": config.validate_every}
-        about.pop("diverged", None)  # what diverged may be resumed otherwise
-        return f"{self.name} {code} {setup.digest} {about}"
-
-    def restored(self, setup: Setup, repeat: Repeat) -> Repeat:
-        """A repeat that came without its training, with it again, to be evaluated further."""
-        training, states = self.check(setup), dict(repeat.states)
-        stages = [line.get("stage") for line in repeat.history]
-        progress = progress_of(training, repeat.model, states.pop("ids"), states, stages)
-        progress = replace(progress, traffic=repeat.traffic, history=repeat.history)
-        return replace(repeat, trained=Trained(training, progress))
 
 
 Runner = LocalOnly | Federated
@@ -227,7 +56,9 @@ def runner_of(name: str, method: str | Method | Plan) -> Runner:
     """The runner of a method, by what its clients do."""
     plan = as_plan(resolve(method) if isinstance(method, str) else method)
     client = plan.stages[0].method.local if len(plan.stages) == 1 else None
-    return LocalOnly(name, client) if isinstance(client, LocalTraining) else Federated(name, plan)
+    if isinstance(client, LocalTraining):
+        return LocalOnly(name, client)
+    return Federated(name, plan, tuning.rates_of(method))
 
 
 def baseline_of(config: Config) -> LocalOnly:
@@ -278,7 +109,7 @@ def run_seeds(
 ) -> list[Repeat]:
     """All repeats of a method; of all but the first, the figures without the models.
 
-    ``lanes`` of them train side by side (by default as many as fit into memory), the others after
+    ``lanes`` trainings go side by side (by default as many as fit into memory), the others after
     them, in groups; those that were begun before, grouped as they were.
     """
     callbacks, by_repeat = callbacks or Callbacks(), {setup.repeat: setup for setup in setups}
@@ -286,14 +117,25 @@ def run_seeds(
     if not isinstance(runner, Federated):
         lanes = len(setups)
     elif lanes is None:
-        lanes = limits.lanes(memory_needed(runner, setups[0]), setups[0].fed.x.device)
+        most = len(setups) * tries(runner, setups[0].config)
+        lanes = limits.lanes(memory_needed(runner, setups[0]), setups[0].fed.x.device, most)
     for some in groups(runner, list(by_repeat), lanes, checkpoints):
         together = [by_repeat[r] for r in some]
         with together[0].threads():
-            for repeat in runner.run_side_by_side(together, callbacks, checkpoints):
+            several = (together, callbacks, checkpoints)
+            if isinstance(runner, Federated):
+                repeats = runner.run_side_by_side(*several, lanes)
+            else:
+                repeats = runner.run_side_by_side(*several)
+            for repeat in repeats:
                 first = not results and some[0] == 0
                 results.append(repeat if first else repeat.figures())
     return results
+
+
+def tries(runner: Runner, config: Config) -> int:
+    """How many trainings of a repeat may go side by side."""
+    return max(1, len(runner.tries(config))) if isinstance(runner, Federated) else 1
 
 
 def groups(
@@ -327,24 +169,3 @@ def memory_needed(runner: Runner, setup: Setup, processes: int = 1) -> limits.Es
         return limits.estimate(setup, baseline, training, processes=processes, known=known)
     except Exception:  # whatever a user's method raises
         return None
-
-
-def _published(training: Training, done: Progress) -> int:
-    """As papers count: what is sent goes down to everybody and up from the sampled."""
-    clients, share = training.setting.clients, training.setting.fraction
-    cohorts = [line["cohort"] for line in done.history]
-    rounds = zip(done.traffic.down, done.traffic.up, cohorts, strict=True)
-    return sum(published(*sent, clients, share) for sent in rounds)
-
-
-def _sampler(config: Config, clients: int) -> Sampler:
-    """How the clients of a round are drawn."""
-    sampled = config.sampled
-    if sampled is not None:
-        positive_integers(sampled=sampled)
-        if sampled > clients:
-            raise GlocalError(
-                f"{sampled} clients a round cannot be drawn from {clients}: ask for fewer."
-            )
-        return Poisson(sampled / clients) if config.poisson else Fixed(sampled)
-    return Poisson(config.fraction) if config.poisson else Fraction(config.fraction)

@@ -81,6 +81,17 @@ def resolve(spec: str) -> Method | Plan:
     return replace(base, stages=stages)
 
 
+def leaves_rate_open(spec: str) -> bool:
+    """Whether a spec's clients have a learning rate, and it does not say which."""
+    base = Call(*parse_call(split_plus(spec)[0]))
+    entry = registry.lookup(base.name)
+    if entry is not None and entry.slot != "method":
+        base, _ = _as_base(base, entry.make)
+        entry = registry.lookup(base.name)
+    takes = validation.declared(entry.make)[1].keys() if entry is not None else set()
+    return "lr" in takes and "lr" not in base.kwargs
+
+
 def _as_base(call: Call, make: Callable[..., Any]) -> tuple[Call, Call]:
     """A component used as a base is fedavg with it: the settings it knows are its own."""
     own = validation.declared(make)[1].keys()

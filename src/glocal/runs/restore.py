@@ -174,7 +174,10 @@ def _restored(files: Files, fed: Federation, device: str | None) -> Restored:
     setup = setups.make(config, fed, 0)
     training = files.runner.check(setup)
     assert training is not None
-    return Restored(files, fed, setup, Trained(training, _progress(files, training)))
+    picks = None
+    if "round" in files.summary.get("chosen", [{}])[0]:  # before validation data was trained on
+        picks = tuple(str(row["model"]) for row in files.clients)
+    return Restored(files, fed, setup, Trained(training, _progress(files, training), picks))
 
 
 def _progress(files: Files, training: Training) -> Progress:

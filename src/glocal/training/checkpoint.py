@@ -62,19 +62,25 @@ class CheckpointPolicy:
         files = {file for folder in folders for file in folder.rglob("*.rows")}
         return sum(file.stat().st_size for file in files)
 
-    def rounds(self, first: int, of: str, last: int | None = None) -> CheckpointWriter:
-        """The writer for a method's ``first``-th repeat (from 0), or those up to the ``last``."""
-        several = last is not None and last > first
-        name = f"repeats-{first + 1}-{last + 1}" if several else f"repeat-{first + 1}"  # type: ignore[operator]
+    def rounds(
+        self, first: int, of: str, last: int | None = None, what: str = "repeat"
+    ) -> CheckpointWriter:
+        """The writer for a method's ``first``-th repeat (from 0), or those up to the ``last``.
+
+        ``what`` they are called: where rates are tried, each is one of its own.
+        """
+        name = f"{what}-{first + 1}"
+        if last is not None and last > first:
+            name = f"{what}s-{first + 1}-{last + 1}"
         return self._writer(self.folder / name, of)
 
-    def side_by_side(self, first: int) -> int | None:
+    def side_by_side(self, first: int, what: str = "repeat") -> int | None:
         """How many repeats from the ``first`` on were trained together, if any were before."""
-        if any(self.folder.glob(f"repeat-{first + 1}/*.safetensors")):
+        if any(self.folder.glob(f"{what}-{first + 1}/*.safetensors")):
             return 1
         lasts = [
             int(path.parent.name.rpartition("-")[2])
-            for path in self.folder.glob(f"repeats-{first + 1}-*/*.safetensors")
+            for path in self.folder.glob(f"{what}s-{first + 1}-*/*.safetensors")
         ]
         return max(lasts) - first if lasts else None
 

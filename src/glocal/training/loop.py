@@ -6,7 +6,7 @@ saved as a checkpoint and resumed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -23,7 +23,7 @@ from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
 from glocal.engines.gradients import gradients
 from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
-from glocal.evaluation.evaluate import Models, validation
+from glocal.evaluation.evaluate import Models, validated
 from glocal.nn.task import Task
 from glocal.slots.client import Local
 from glocal.slots.method import Method, Plan
@@ -94,6 +94,10 @@ class Training:
     """A factor on the learning rate that the server sends, beside the schedule's."""
     stop: int | None = None
     """The round after which it ends, while schedules are those of all ``rounds``."""
+    by_client: bool = False
+    """Whether validation is also recorded by client: its accuracy, and the candidate it picked."""
+    validation: Mapping[int, Mapping[str, Any]] | None = None
+    """What is recorded of validation by round, known beforehand where that data is trained on."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -296,24 +300,24 @@ class Training:
             line["stopped"] = "the privacy budget is spent"
         every = self.validate_every
         due = last or stage.goal is not None or (every and progress.round % every == 0)
-        reached = False
-        if due:
-            accuracy, loss = validation(
-                self.task,
-                self.fed,
-                self.engine,
-                self.models(progress),
-                one_for_all=self.one_for_all(progress),
-            )
-            line["val_accuracy"] = float(accuracy.mean())
-            line["val_loss"] = float(loss.mean())
-            reached = stage.goal is not None and line["val_accuracy"] >= stage.goal
+        if self.validation is not None:
+            line |= self.validation.get(progress.round, {})
+        elif due:
+            line |= self._validated(progress)
+        reached = stage.goal is not None and line.get("val_accuracy", 0.0) >= stage.goal
         if len(self.plan.stages) > 1:
             line["stage"] = stage.name
         length = stage.length(self.rounds)
         over = reached or (length is not None and progress.round - progress.stage_began >= length)
         if over and progress.stage + 1 < len(self.plan.stages) and not last:
             self._next_stage(progress)
+
+    def _validated(self, progress: Progress) -> dict[str, Any]:
+        """What validation data says, for the round's line."""
+        where = (self.task, self.fed, self.engine, self.models(progress))
+        accuracy, loss, picks = validated(*where, one_for_all=self.one_for_all(progress))
+        means = {"val_accuracy": float(accuracy.mean()), "val_loss": float(loss.mean())}
+        return {**means, "clients": [accuracy.tolist(), picks]} if self.by_client else means
 
     def _next_stage(self, progress: Progress) -> None:
         """The next stage starts from what this one ended with; clients start it lazily."""

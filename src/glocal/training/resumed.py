@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from glocal.core.errors import ClientError
 from glocal.training.checkpoint import CheckpointWriter, packed_lanes, reclaim, unpacked_lanes
 from glocal.training.loop import Progress
 from glocal.training.side_by_side import LaneGroup
@@ -22,7 +23,9 @@ class RoundsEnd:
 
     progress: Progress
     stopped: int | None = None
-    """The round in which an attack left nothing finite to train."""
+    """The round that could not be trained: an attack left nothing finite, or its rate did."""
+    error: ClientError | None = None
+    """Why not."""
     executed: str = ""
     """The engine that really trained it."""
     seconds: float = 0.0
@@ -37,8 +40,13 @@ def run_rounds(
     group: LaneGroup,
     on_round: OnRound = lambda r, progress, lines: None,
     keeper: CheckpointWriter | None = None,
+    *,
+    may_fail: bool = False,
 ) -> list[RoundsEnd]:
-    """All rounds that are left of each; or those until an attack left nothing finite to train."""
+    """All rounds that are left of each; or those until an attack left nothing finite to train.
+
+    With ``may_fail`` a training that cannot go on ends there, and the others go on.
+    """
     trainings, began = group.trainings, time.monotonic()
     kept = keeper.last() if keeper else None
     if kept is None:
@@ -66,12 +74,12 @@ def run_rounds(
             if progress is not None and r not in failed:
                 on_round(r, progress, progress.history[-1:])
         for r, error in failed.items():
-            if trainings[r].adversary is None:
+            if trainings[r].adversary is None and not may_fail:
                 if keeper is not None:
                     keeper.write(number(), contents)  # the last that was good
                 raise error
             # That the federation ends there is what was to be found out: it is evaluated so.
-            ends[r].stopped = ends[r].progress.round + 1
+            ends[r].stopped, ends[r].error = ends[r].progress.round + 1, error
         if keeper is not None and keeper.after(number(), contents, last=not any(left())):
             for training, end in zip(trainings, ends, strict=True):
                 reclaim(end.progress, training, keeper)
