@@ -27,6 +27,20 @@ def test_examples_of_nobody_are_taken(fed: Federation, capsys: pytest.CaptureFix
     assert capsys.readouterr().err == ""
 
 
+def test_public_data_of_another_precision_is_used(fed: Federation) -> None:
+    public = (torch.randn(6, 3, dtype=torch.float64), torch.arange(6, dtype=torch.int32) % 2)
+    run = glocal.fit(
+        "fedavg",
+        fed,
+        rounds=1,
+        model="mlp(2)",
+        adapt="ewc(fisher=public, max_epochs=1)",
+        public=public,
+        baseline="local(max_epochs=1)",
+    )
+    assert run.clients["adapted_verdict"]
+
+
 def test_clients_examples_are_not(fed: Federation, capsys: pytest.CaptureFixture[str]) -> None:
     suggested_groups.note.cache_clear()
     fresh = torch.randn(5, 3)

@@ -69,8 +69,8 @@ class Config:
     transforms: tuple[str, ...] = setting(
         (),
         "Data",
-        "Change some clients' data, as in 'rotate(90, clients=5)' or 'pair-noise(0.4)'; may be "
-        "given several times.",
+        "Change some clients' data, as in 'rotate(90, clients=5)' or 'pair-noise(0.4)' (training "
+        "labels; with val=true validation labels, too); may be given several times.",
         option="transform",
     )
     label: str = setting("label", "Data", "The label column of a .csv file.")
