@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ import torch
 
 import glocal
 from glocal.core.errors import GlocalError
+from glocal.core.interrupts import Stopped
 from glocal.experiment.best_alone import SAME, unavailable
 from glocal.experiment.config import Config
 from glocal.experiment.runner import LocalOnly, runner_of, set_against
+from glocal.training.checkpoint import CheckpointPolicy
 
 pytest.importorskip("sklearn")
 GIVEN: dict[str, Any] = {"model": "logistic", "rounds": 2, "progress": False}
@@ -21,9 +24,9 @@ SHORT = "local(lr=0.1, max_epochs=3)"
 def fed() -> glocal.Federation:
     """Three clients; neighbours say all of what a linear model cannot."""
     draw = torch.Generator().manual_seed(0)
-    x = torch.randn(240, 1, 2, generator=draw)
+    x = torch.randn(120, 1, 2, generator=draw)
     y = (x[:, 0, 0] * x[:, 0, 1] > 0).long()
-    return glocal.federation(x, y, clients=torch.arange(240) % 3)
+    return glocal.federation(x, y, clients=torch.arange(120) % 3)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +72,31 @@ def test_without_scikit_learn_it_is_the_same_model_and_a_sentence(
     run = glocal.fit("fedavg", fed(), **GIVEN, baseline="best")
     assert set(run.best[0].chosen) == {SAME}
     assert "needs scikit-learn" in capsys.readouterr().err.replace("need scikit", "needs scikit")
+
+
+def test_what_is_left_out_is_said_and_recorded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("glocal.experiment.classifiers.CLIENT_OPERATIONS", 1e7)
+    run = glocal.fit("fedavg", fed(), **GIVEN, baseline="best")
+    assert run.summary["alone_left_out"] == {"logistic": 3, "svm": 3, "knn": 3}
+    assert "logistic in 3 of 3 fits, svm in 3 of 3 fits, knn" in capsys.readouterr().err
+    assert set(run.best[0].chosen) == {SAME}
+
+
+def test_stopped_while_it_fits(tmp_path: Path) -> None:
+    """It is asked after every client."""
+    where: list[str] = []
+    policy = CheckpointPolicy(tmp_path, stop=lambda: where[-1:] == ["best alone"])
+    with pytest.raises(Stopped):
+        glocal.fit(
+            "fedavg",
+            fed(),
+            **{**GIVEN, "progress": lambda what, *_: where.append(what)},
+            baseline="best",
+            checkpoints=policy,
+        )
+    assert where[-1] == "best alone"
 
 
 def test_none_trains_no_baseline_and_says_nothing_of_one(monkeypatch: pytest.MonkeyPatch) -> None:

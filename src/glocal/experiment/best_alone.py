@@ -25,6 +25,7 @@ from glocal.data.federation import Federation
 from glocal.data.schema import Schema
 from glocal.evaluation import metrics
 from glocal.evaluation.evaluate import Outcome, metric_names
+from glocal.evaluation.influence import VALUES
 from glocal.evaluation.trials import pool_is_valid
 from glocal.experiment import classifiers
 from glocal.experiment.adaptation_report import compose
@@ -60,6 +61,12 @@ def unavailable(fed: Federation) -> str | None:
     return None
 
 
+def left_out_in_words(left_out: Mapping[str, int], fits: int) -> str:
+    """What clients could not try for the size of their data, of so many fits."""
+    each = ", ".join(f"{name} in {n} of {fits} fits" for name, n in left_out.items())
+    return f"the best alone is chosen without what would take too long on this much data: {each}."
+
+
 def fit_all(
     federations: Sequence[Federation],
     seeds: Sequence[int],
@@ -67,6 +74,7 @@ def fit_all(
     tune: bool,
     tick: Callable[[int, int], None] = lambda done, total: None,
     processes: int = 1,
+    metric: str = "accuracy",
 ) -> list[Alone]:
     """What every client of every repeat fits best, of all families but the same model.
 
@@ -76,6 +84,7 @@ def fit_all(
         tune: whether clients learn from their validation data too.
         tick: called with the clients done and the clients there are.
         processes: how many work on it; it changes nothing that comes out.
+        metric: what better off is measured by.
     """
     clients = len(federations[0])
     limit = min(
@@ -96,7 +105,8 @@ def fit_all(
         found[task.repeat, task.client] = result
         tick(len(found), len(tasks))
     return [
-        _gathered(fed, [found[r, k] for k in range(clients)]) for r, fed in enumerate(federations)
+        _gathered(fed, [found[r, k] for k in range(clients)], metric)
+        for r, fed in enumerate(federations)
     ]
 
 
@@ -108,18 +118,22 @@ def _data(fed: Federation, flat: dict[int, Any]) -> Data:
     return Data(x, y, y_train, pool if pool_is_valid(fed) else None, fed.classes, table)
 
 
-def _gathered(fed: Federation, found: Sequence[Found]) -> Alone:
+def _gathered(fed: Federation, found: Sequence[Found], metric: str) -> Alone:
     """All clients of a repeat."""
     by_metric: dict[str, list[float]] = {name: [] for name in metric_names(fed.classes)}
     own: list[Tensor] = []
+    contributions: list[Tensor] = []
     for k, client in enumerate(found):
         logits, y = torch.from_numpy(client.logits), fed.y[fed.test.of(k)].cpu()
         for name, values in by_metric.items():
             values.append(metrics.METRICS[name](logits, y))
         own.append(metrics.correct(logits, y))
+        if metric != "accuracy":
+            contributions.append(VALUES[metric](logits, y))
     right = [client.pool for client in found if client.pool is not None]
     pool = torch.stack([torch.from_numpy(r) for r in right]).float() if right else None
-    outcome = Outcome(by_metric, own, pool, [client.name for client in found])
+    names = [client.name for client in found]
+    outcome = Outcome(by_metric, own, pool, names, metric, contributions or None)
     score = torch.tensor([client.score for client in found], dtype=torch.float64)
     return Alone(outcome, score, Counter(name for client in found for name in client.left_out))
 

@@ -11,8 +11,8 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
+from glocal.core.interrupts import Stopped
 from glocal.core.processes import cores
 from glocal.evaluation.evaluate import Outcome
 from glocal.experiment.best_alone import SAME, Alone, best_of, fit_all, unavailable
@@ -47,11 +47,17 @@ class BestAlone:
         """All repeats by one pool of processes; a worker of another pool does them by itself."""
         config, began = several[0].config, time.monotonic()
         inside = multiprocessing.parent_process() is not None
+
+        def tick(done: int, total: int) -> None:
+            callbacks.report(TITLE, done, total)
+            if checkpoints is not None and checkpoints.stop():
+                raise Stopped  # nothing of this is on disk: it is done again
+
         found = fit_all(
             [setup.fed for setup in several],
             [setup.seed for setup in several],
             tune=config.tune,
-            tick=partial(callbacks.report, TITLE),
+            tick=tick,
             processes=1 if inside else config.jobs or cores(),
         )
         seconds = (time.monotonic() - began) / len(several)

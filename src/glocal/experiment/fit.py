@@ -15,7 +15,7 @@ from glocal.evaluation.summary import against as compared_with
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import parallel
 from glocal.experiment import setup as setups
-from glocal.experiment.best_alone import unavailable
+from glocal.experiment.best_alone import left_out_in_words, unavailable
 from glocal.experiment.best_runner import AloneRepeats, BestAlone, fits
 from glocal.experiment.budget import check_budget, equal
 from glocal.experiment.choice import CHOICE, choice
@@ -69,7 +69,11 @@ def train_all(
         repeats = parallel.repeats(
             by_name, runners, fed, first, jobs, lanes, callbacks, checkpoints, known
         )
+    told = False
     for name, of_method, alone in repeats:
+        if alone.left_out and not told:
+            print_note(left_out_in_words(alone.left_out, len(fed) * config.repeats))
+            told = True
         yield name, assembled(first, fed, name, of_method, alone)
 
 
@@ -116,7 +120,7 @@ def _in_this_process(
                 runner.check(setup)
             of_baseline = run_seeds(baseline, every, callbacks, kept) if baseline else []
             if fits(first) and not fitted:
-                fitted = run_seeds(BestAlone(), every, callbacks)
+                fitted = run_seeds(BestAlone(), every, callbacks, kept)
             of_method = of_baseline
             if runner is not baseline:
                 of_method = run_seeds(runner, every, callbacks, kept, lanes=lanes[name])
