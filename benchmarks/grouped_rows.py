@@ -8,7 +8,11 @@ counts as one. *rows, whole groups split*: groups are kept in one split, but eac
 *groups*: ``group=``. *shown*: the same with ``group=``, but the baseline does not see six of the
 eight inputs, so nearly all clients are better off, and a call of that is right.
 
-    python benchmarks/grouped_rows.py [--federations 100] [--json FILE]
+*Pooled*: 40 groups of 5 rows a client, partitioned by label and tested on all clients' examples;
+each group is right at random, with a chance that differs by client and repeat by 2 points
+(training luck). *refused*: federations in which the test of pooling was wrongly failed.
+
+    python benchmarks/grouped_rows.py [--federations 30] [--json FILE]
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from torch import Tensor
 from glocal.data import suggested_groups
 from glocal.data.federation import Federation, federation
 from glocal.evaluation.evaluate import Outcome
-from glocal.evaluation.summary import client_table
+from glocal.evaluation.summary import client_table, pooling_of
 from glocal.evaluation.trials import Trial
 
 CLIENTS, GROUPS, FEATURES, HIDDEN, CLASSES = 20, 60, 8, 60, 3
@@ -87,10 +91,37 @@ def calls(size: int, repeats: int, counted: str, federations: int) -> list[int]:
     return found
 
 
+def drawn(fed: Federation, gen: np.random.Generator) -> Outcome:
+    """Every client's model on all clients' test examples: a group is right at random."""
+    assert fed.unit is not None
+    chance = 0.7 + 0.02 * gen.normal(size=(len(fed), 1))
+    right = torch.from_numpy(gen.random((len(fed), int(fed.unit.max()) + 1)) < chance).float()
+    pool = right[:, fed.unit[fed.test.rows]]
+    own = [right[k, fed.unit[fed.test.of(k)]] for k in range(len(fed))]
+    return Outcome({"accuracy": [float(o.mean()) for o in own]}, own, pool, ["own"] * len(fed))
+
+
+def pooled_calls(repeats: int, told: bool, federations: int) -> tuple[list[int], int]:
+    """How many clients are called by the pooled estimate, and how often it was refused."""
+    gen = np.random.default_rng(0)
+    group = np.repeat(np.arange(CLIENTS * 40), 5)
+    x, y = gen.normal(size=(len(group), 1)), gen.integers(0, 4, CLIENTS * 40)[group]
+    fed = federation(x, y, CLIENTS, partition="dirichlet(0.5)", group=group)
+    folds, found, refused = [fed.fold(r) for r in range(repeats)], [], 0
+    for f in range(federations):
+        gen = np.random.default_rng([f, repeats])
+        pairs = [(fold, drawn(fold, gen), drawn(fold, gen)) for fold in folds]
+        trials = [Trial(p if told else replace(p, unit=None), a, b) for p, a, b in pairs]
+        verdicts = client_table(trials)["verdict"]
+        found.append(sum(v in ("better off", "worse off") for v in verdicts))
+        refused += not pooling_of(trials).used
+    return found, refused
+
+
 def main() -> None:
     """Print a table, and write it where asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--federations", type=int, default=100)
+    parser.add_argument("--federations", type=int, default=30)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -110,6 +141,22 @@ def main() -> None:
                 about = {"rows": size, "repeats": repeats, "counted": counted}
                 results.append({**about, "called": share, "standard_error": error})
             print(f"{size:>12} {repeats:>7}  " + "  ".join(f"{s:>24}" for s in shares.values()))
+    print("\npooled:")
+    print(f"{'repeats':>20}  {'rows':>16} {'refused':>8}  {'groups':>16} {'refused':>8}")
+    for repeats in (1, 3, 5, 8):
+        cells = []
+        for told in (False, True):
+            found, refused = pooled_calls(repeats, told, options.federations)
+            share = 100 * np.mean(found) / CLIENTS
+            error = 100 * np.std(found, ddof=1) / CLIENTS / len(found) ** 0.5
+            cells.append(f"{f'{share:.1f} ± {error:.1f}':>16} {refused:>8}")
+            about = {
+                "rows": 5,
+                "repeats": repeats,
+                "counted": "pooled groups" if told else "pooled",
+            }
+            results.append({**about, "called": share, "standard_error": error})
+        print(f"{repeats:>20}  " + "  ".join(cells))
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
 
