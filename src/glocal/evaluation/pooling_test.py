@@ -140,8 +140,8 @@ def worth_evaluating(fed: Federation) -> bool:
 
     It is where that is claimed; and where it costs little, so that real clients can be told.
     """
-    cheap = fed.pooled is None and fed.y.dim() == 1 and len(fed) * len(fed.test.rows) <= CHEAP
-    return claimed(fed) or cheap
+    cheap = len(fed) > 1 and len(fed) * len(fed.test.rows) <= CHEAP
+    return claimed(fed) or (fed.pooled is None and fed.y.dim() == 1 and cheap)
 
 
 def pooling(repeats: Sequence[tuple[Federation, Outcome]]) -> Pooling:

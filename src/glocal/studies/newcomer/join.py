@@ -261,7 +261,7 @@ def _clients(seen: Sequence[Seen]) -> Table:
 
 def _rows(seen: Sequence[Seen], clients: Table) -> Table:
     """A row a stage, and the newcomer alone."""
-    pooled = pool_is_valid(seen[0].parts.old)
+    pooled = "own_verdict" in clients[0]
     own = "own_" if pooled else ""
     rows = Table()
     for stage in STAGES:
@@ -300,7 +300,7 @@ def _summary(rows: Table, clients: Table, seen: Sequence[Seen]) -> dict[str, Any
         "old_paired": {"change": every.benefit, "low": every.low, "high": every.high},
         **{f"old_{name}": n for name, n in verdict_counts(clients["verdict"]).items()},
         "old_clients": len(clients),
-        "estimate": "pooled" if pool_is_valid(seen[0].parts.old) else "own",
+        "estimate": "pooled" if "own_verdict" in clients[0] else "own",
         "params_down": round(fmean(t.params_down for t in traffic)),
         "params_up": round(fmean(t.params_up for t in traffic)),
         "seeds": len(seen),
