@@ -8,9 +8,9 @@ Olshen and Stone, *Classification and regression trees*, 1984, towards the longe
 is given up after ``patience`` epochs outside. Of the rates, the one whose kept weights have the
 highest accuracy is used, ties to the lower loss.
 
-Where baselines are tuned there is more: the chosen rate is tried with weight decay too, by the same
-rules; what was chosen is trained again, from the same start, on training and validation data
-together; and where the best alone is asked for it is cross-validated
+Where both sides are tuned, what was chosen is trained again, from the same start, on training and
+validation data together. Where the best alone is asked for, the chosen rate is tried with weight
+decay too, by the same rules, and what was chosen is cross-validated
 (:mod:`glocal.experiment.chosen`).
 
 Clients train in blocks, each with all of its rates as one program where the engine can, and clients
@@ -49,7 +49,7 @@ GRID = (0.03, 0.1, 0.3)
 """The learning rates that clients may pick from, unless ``local`` is given others."""
 
 DECAYS = (0.01,)
-"""The weight decays that clients may pick instead of none, where baselines are tuned."""
+"""The weight decays that clients may pick instead of none, where the best alone is asked for."""
 
 BLOCK_BYTES = 1 << 30
 """Bytes of models, of all rates, that train at once."""

@@ -77,9 +77,13 @@ class Setup:
         return self.config.baseline == "best"
 
     def alone(self, client: LocalTraining) -> LocalTraining:
-        """How clients train alone here: tuned, they may pick a weight decay if they have none."""
-        tuned = (self.config.tune or self.scored) and "weight_decay" not in client.settings
-        return replace(client, decays=client.decays or DECAYS) if tuned else client
+        """How clients train alone here: at their best, they may pick a weight decay too.
+
+        Unless they were given one. A federation chooses no weight decay, so without the best alone
+        its clients do not either.
+        """
+        picks = self.scored and "weight_decay" not in client.settings
+        return replace(client, decays=client.decays or DECAYS) if picks else client
 
     def baseline_text(self, client: LocalTraining) -> str:
         """How clients train alone here, as a text that is equal for equal settings."""
