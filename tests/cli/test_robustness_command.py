@@ -93,9 +93,9 @@ def test_processes_give_the_same_and_know_the_yardsticks(
     dealt: list[str] = []
 
     class Pool(workers.ProcessPoolExecutor):
-        def submit(self, fn: Any, spec: str, repeat: int) -> Any:  # type: ignore[override]
+        def submit(self, fn: Any, spec: str, *rest: Any) -> Any:  # type: ignore[override]
             dealt.append(spec)
-            return super().submit(fn, spec, repeat)
+            return super().submit(fn, spec, *rest)
 
     monkeypatch.setattr(workers, "ProcessPoolExecutor", Pool)
     ((_, second),) = train_all(["fedavg"], two, fed, baseline=first.baseline)
