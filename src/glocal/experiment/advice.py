@@ -9,86 +9,60 @@ advice is worth, and how probable it is that a client is worse off.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
 from glocal.evaluation.intervals import LEVEL
 from glocal.evaluation.moderated_t import Array, moderated
 from glocal.evaluation.partial_pooling import FEWEST, partial_pooling
-from glocal.experiment.repeat import Repeat
 from glocal.experiment.run import Run
 
 STAY, JOIN, PERSONALISE = "stay", "join", "join and personalise"
 
 
-def advice(
-    done: Mapping[str, Run], join_cost: float = 0.0, personalise_cost: float = 0.0
-) -> dict[str, Any] | None:
-    """What each client and the federation is advised; nothing where there is nobody to ask.
+def add_advice(done: Mapping[str, Run], join_cost: float, personalise_cost: float) -> None:
+    """Add what is advised to all runs: ``advice`` in rows, ``recommended``, ``advised`` in summaries.
 
     Args:
         done: The runs of a comparison.
-        join_cost: What taking part costs a client, in units of accuracy.
+        join_cost: What taking part costs a client, in points of accuracy.
         personalise_cost: What a model of its own costs it on top of that.
     """
-    offers = {
-        name: run
-        for name, run in done.items()
-        if run.repeats and run.baseline and not run.is_baseline and run.model
-    }
+    offers = {n: r for n, r in done.items() if r.trained and r.alone_scores and not r.is_baseline}
     if not offers:
-        return None
-    names = list(offers)
-    personal = [bool(run.summary.get("personal")) for run in offers.values()]
-    costs = np.array([join_cost + personalise_cost * p for p in personal])
-    gains = np.stack([expected_gain(run) for run in offers.values()])
-    worth = gains - costs[:, None]
+        return
+    names, runs = list(offers), list(offers.values())
+    personal = [bool(run.summary["personal"]) for run in runs]
+    costs = np.array([join_cost + personalise_cost * p for p in personal]) / 100
+    worth = np.stack([expected_gain(run) for run in runs]) - costs[:, None]
     best = worth.argmax(0)
-    clients = []
-    for k, row in enumerate(next(iter(offers.values())).clients):
-        stays = not worth[best[k], k] > 0
-        name, of_method = names[best[k]], offers[names[best[k]]].clients[k]
-        option = STAY if stays else PERSONALISE if personal[best[k]] else JOIN
-        clients.append(
-            {
-                "client": row["client"],
-                "advice": option,
-                "method": None if stays else name,
-                "expected": 0.0 if stays else float(gains[best[k], k]),
-                "benefit": 0.0 if stays else of_method["estimate"],
-                "p_worse": 0.0 if stays else of_method["p_worse"],
-            }
-        )
-    means = worth.mean(1)
-    chosen = names[int(means.argmax())] if means.max() > 0 else None
-    return {
-        "recommended": chosen,
-        "expected": float(gains.mean(1).max()) if chosen else 0.0,
-        "benefit": offers[chosen].summary["benefit"] if chosen else 0.0,
-        "counts": dict(Counter(row["advice"] for row in clients)),
-        "costs": {"join": join_cost, "personalise": personalise_cost},
-        "clients": clients,
-    }
+    stays = ~(worth.max(0) > 0)
+    of_federation = worth.mean(1)
+    recommended = names[int(of_federation.argmax())] if of_federation.max() > 0 else STAY
+    follow = [0.0 if stays[k] else float(runs[i].clients[k]["benefit"]) for k, i in enumerate(best)]
+    risks = [0.0 if stays[k] else float(runs[i].clients[k]["p_worse"]) for k, i in enumerate(best)]
+    for name, run in done.items():
+        for k, row in enumerate(run.clients):
+            joins = PERSONALISE if personal[best[k]] else JOIN
+            row["advice"] = STAY if stays[k] else joins
+            row["advised"] = "alone" if stays[k] else names[best[k]]
+            row["advised_p_worse"] = risks[k]
+        if name in offers:
+            advised = int(((best == names.index(name)) & ~stays).sum())
+            run.summary |= {"recommended": name == recommended, "advised": advised}
+            run.summary["advice"] = {"stay": int(stays.sum()), "benefit": float(np.mean(follow))}
 
 
 def expected_gain(run: Run) -> Array:
     """Every client's gain in validation accuracy, drawn towards that of clients of its size."""
-    mine, alone = (_validation(repeats) for repeats in (run.repeats, run.baseline))
+    mine = np.stack([repeat.val_accuracy.double().cpu().numpy() for repeat in run.repeats])
+    alone = np.stack([score.double().cpu().numpy() for score in run.alone_scores])
     n = np.array([max(int(row["n_val"]), 1) for row in run.clients])
-    gain = mine - alone
-    # Two models that err independently: the least that is known of their difference's variance.
+    # Two models that err independently: the most that their difference may vary.
     noise = (mine * (1 - mine) + alone * (1 - alone) + 1 / (n + 2)) / n
-    overlap = np.full(len(n), 1 / len(gain))
-    found = moderated(gain, noise, overlap)
+    found = moderated(mine - alone, noise, np.full(len(n), 1 / len(mine)))
     if len(n) < FEWEST:
         return found.mean
     n_train = np.array([float(row["n_train"]) for row in run.clients])
     return partial_pooling(found.mean, found.variance, n_train, LEVEL).estimate
-
-
-def _validation(repeats: Sequence[Repeat]) -> Array:
-    """[repeats, clients]: validation accuracies."""
-    return np.stack([repeat.val_accuracy.double().cpu().numpy() for repeat in repeats])

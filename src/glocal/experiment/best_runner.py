@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from torch import Tensor
+
 from glocal.core.interrupts import Stopped
 from glocal.core.processes import cores
 from glocal.evaluation.evaluate import Outcome
@@ -88,6 +90,8 @@ class AloneRepeats:
     best: list[Outcome] | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
     """How many clients had too much data for a family, in all repeats together."""
+    scores: tuple[Tensor, ...] = ()
+    """[clients] of each repeat: the best alone's accuracy by cross-validation."""
 
     @classmethod
     def of(cls, setup: Setup, same: list[Repeat], fitted: Sequence[Repeat]) -> AloneRepeats:
@@ -97,15 +101,17 @@ class AloneRepeats:
         left_out: Counter[str] = Counter()
         for repeat in fitted:
             left_out.update(repeat.left_out)
-        return cls(same, best_outcomes(same, fitted), left_out)
+        best = best_of_each(same, fitted)
+        scores = tuple(alone.score for alone in best)
+        return cls(same, [alone.outcome for alone in best], left_out, scores)
 
 
-def best_outcomes(same: Sequence[Repeat], others: Sequence[Repeat]) -> list[Outcome]:
+def best_of_each(same: Sequence[Repeat], others: Sequence[Repeat]) -> list[Alone]:
     """Each client's best alone in every repeat; without ``others``, the same model."""
     if not others:
-        return [_of(repeat).outcome for repeat in same]
+        return [_of(repeat) for repeat in same]
     pairs = zip(same, others, strict=True)
-    return [best_of(_of(mine), _of(theirs, named=True)).outcome for mine, theirs in pairs]
+    return [best_of(_of(mine), _of(theirs, named=True)) for mine, theirs in pairs]
 
 
 def _of(repeat: Repeat, *, named: bool = False) -> Alone:

@@ -142,6 +142,24 @@ class Config:
         "Where test examples are pooled, intervals also cover the client's label shares, which "
         "are estimated from the labels it trains on.",
     )
+    metric: str = setting(
+        "accuracy",
+        "Evaluation",
+        "What better off is measured by: accuracy, cross_entropy, ece, top5, or auc of two classes "
+        "(all but accuracy on own test splits).",
+    )
+    same: float | None = setting(
+        None,
+        "Evaluation",
+        "The difference up to which a client counts as neither better nor worse off; 0.02, or 5 % "
+        "of what an error is alone.",
+    )
+    join_cost: float = setting(
+        0.0, "Evaluation", "What taking part costs a client, in points: advice takes it off."
+    )
+    personalise_cost: float = setting(
+        0.0, "Evaluation", "What a model of its own costs a client on top of that, in points."
+    )
     validate_every: int = setting(
         0,
         "Evaluation",

@@ -15,6 +15,7 @@ from glocal.evaluation.summary import against as compared_with
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import parallel
 from glocal.experiment import setup as setups
+from glocal.experiment.advice import add_advice
 from glocal.experiment.best_alone import left_out_in_words, unavailable
 from glocal.experiment.best_runner import AloneRepeats, BestAlone, fits
 from glocal.experiment.budget import check_budget, equal
@@ -228,6 +229,8 @@ def concluded(
         for run in done.values():
             if not run.is_baseline:
                 run.summary["goal"] = reached(run.repeats, goal)
+    if len(done) > 1:
+        add_advice(done, config.join_cost, config.personalise_cost)
     if choose or config.adapt is not None:
         done[CHOICE] = choice(done, fed)
     if against is not None:

@@ -80,6 +80,8 @@ class Run:
     """What the local baseline came to in each repeat; not in files."""
     best: tuple[Outcome, ...] = field(default=(), repr=False)
     """What the best alone came to in each repeat, where it was asked for; not in files."""
+    alone_scores: tuple[Tensor, ...] = field(default=(), repr=False)
+    """What choices hold against each method, [clients] of each repeat; not in files."""
     template: nn.Module | None = field(default=None, repr=False)
     """The model's architecture, for :meth:`module` and :meth:`client_model`."""
 
@@ -174,8 +176,11 @@ def assembled(
         for r, (repeat, same) in enumerate(zip(repeats, baseline or repeats, strict=True))
     ]
     first = repeats[0]
-    rows = client_table(trials)
+    rows = client_table(trials, config.same)
     summary = summarise(rows, trials)
+    if first.trained is not None:
+        at_the_end = first.trained
+        summary["personal"] = not at_the_end.training.one_for_all(at_the_end.progress)
     if not baseline:
         without_baseline(rows, summary)
     if alone.left_out:
@@ -221,6 +226,7 @@ def assembled(
         repeats=several,
         baseline=several if is_baseline else tuple(baseline),
         best=tuple(alone.best or ()),
+        alone_scores=alone.scores or tuple(repeat.val_accuracy for repeat in baseline),
         template=setup.task.module,
     )
 

@@ -48,6 +48,7 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None =
     for name, run in runs.items():
         if not run.is_baseline and "at_least" in run.summary:
             paragraphs(shown_in_words(name, run.summary))
+    paragraphs(*advice_in_words(runs))
     if any("adapted" in run.summary for run in runs.values()):
         show_adaptation(runs)
     chosen = runs.get("choice")
@@ -75,6 +76,26 @@ def shown_in_words(name: str, summary: Mapping[str, Any]) -> str:
     if at_least:
         text += f"; that at least {at_least} are, whoever they be, is shown for the federation"
     return text + "."
+
+
+def advice_in_words(runs: Mapping[str, Run]) -> list[str]:
+    """What validation data advises the clients and the federation, and what that is worth."""
+    advised = {n: run.summary for n, run in runs.items() if "advised" in run.summary}
+    if not advised:
+        return []
+    first = next(iter(advised.values()))
+    parts = [
+        f"{'join and personalise' if s['personal'] else 'join'} with {name} {s['advised']}"
+        for name, s in advised.items()
+        if s["advised"]
+    ]
+    parts += [f"stay alone {first['advice']['stay']}"]
+    best = next((name for name, s in advised.items() if s["recommended"]), None)
+    for_all = f"For all: {best}." if best else "For all: stay alone."
+    return [
+        f"Advice, chosen on validation data: {', '.join(parts)}; on test data that gains "
+        f"{points(first['advice']['benefit'])} points on average. {for_all}"
+    ]
 
 
 def _row(
