@@ -22,7 +22,7 @@ STAY, JOIN, PERSONALISE = "stay", "join", "join and personalise"
 
 
 def add_advice(done: Mapping[str, Run], join_cost: float, personalise_cost: float) -> None:
-    """Add what is advised to all runs: ``advice`` in rows, ``recommended``, ``advised`` in summaries.
+    """Add what is advised to all runs: ``advice`` in rows, ``recommended`` in summaries.
 
     Args:
         done: The runs of a comparison.
@@ -50,7 +50,7 @@ def add_advice(done: Mapping[str, Run], join_cost: float, personalise_cost: floa
             row["advised_p_worse"] = risks[k]
         if name in offers:
             advised = int(((best == names.index(name)) & ~stays).sum())
-            run.summary |= {"recommended": name == recommended, "advised": advised}
+            run.summary.update(recommended=name == recommended, advised=advised)
             run.summary["advice"] = {"stay": int(stays.sum()), "benefit": float(np.mean(follow))}
 
 
