@@ -145,3 +145,25 @@ def test_tuning_refits_and_is_told_apart() -> None:
     plain, tuned = (glocal.fit(SHORT, fed(), **GIVEN, tune=tune) for tune in (False, True))
     assert plain.states.keys() == tuned.states.keys()
     assert any(not torch.equal(plain.states[k], tuned.states[k]) for k in plain.states)
+
+
+def test_verdicts_by_another_metric() -> None:
+    """Below zero is better of an error: the benefit is what it falls by; own splits."""
+    fed = glocal.load("digits", clients=6, partition="iid", seed=0)
+    settings: dict[str, Any] = {"model": "mlp(8)", "rounds": 3, "repeats": 3, "progress": False}
+    run = glocal.fit("fedavg", fed, baseline=SHORT, metric="cross_entropy", **settings)
+    for row in run.clients:
+        assert row["benefit"] == pytest.approx(row["local_cross_entropy"] - row["cross_entropy"])
+    assert run.summary["metric"] == "cross_entropy"
+    assert run.summary["estimate"] == "own"
+    with pytest.raises(GlocalError, match="auc is no metric of 10 classes: use one of accuracy"):
+        glocal.fit("fedavg", fed, baseline=SHORT, metric="auc", **settings)
+    with pytest.raises(GlocalError, match="unknown metric 'acuracy'"):
+        glocal.fit("fedavg", fed, baseline=SHORT, metric="acuracy", **settings)
+
+
+def test_how_wide_the_same_is() -> None:
+    fed = glocal.load("digits", clients=6, partition="iid", seed=0)
+    settings: dict[str, Any] = {"model": "mlp(8)", "rounds": 3, "repeats": 3, "progress": False}
+    wide = glocal.fit("fedavg", fed, baseline=SHORT, same=2.0, **settings)
+    assert wide.summary["undecided"] == 0

@@ -58,6 +58,7 @@ def adapt_clients(
     public: Public | None = None,
     private: bool = False,
     keep: bool = False,
+    metric: str = "accuracy",
     tick: Callable[[int, int], None] = lambda done, total: None,
 ) -> Adapted:
     """Adapt by every technique that is wanted, and pick each client's best on validation data.
@@ -109,7 +110,9 @@ def adapt_clients(
     pool = pool_is_valid(fed)
     for n, technique in enumerate(wanted):
         models, most = partial(adapted, n), at_once(task, technique)
-        by_technique[technique.name] = outcomes(task, fed, engine, models, pool=pool, at_most=most)
+        by_technique[technique.name] = outcomes(
+            task, fed, engine, models, pool=pool, at_most=most, metric=metric
+        )
     names = list(by_technique)
     picked = compose([by_technique[names[i]] for i in best.tolist()])
     by = [names[i] if m else "none" for i, m in zip(best.tolist(), moved.tolist(), strict=True)]

@@ -60,6 +60,7 @@ class BestAlone:
             [setup.seed for setup in several],
             tune=config.tune,
             tick=tick,
+            metric=config.metric,
             processes=1 if inside else config.jobs or cores(),
         )
         seconds = (time.monotonic() - began) / len(several)

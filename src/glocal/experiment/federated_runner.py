@@ -206,7 +206,7 @@ class Federated:
         config, done = setup.config, end.progress
         trained = Trained(training, done, choice.picks if choice else None)
         known = choice.accuracy.to(setup.fed.x.device) if choice else None
-        outcome, val_accuracy = evaluate_trained(trained, setup.fed, known)
+        outcome, val_accuracy = evaluate_trained(trained, setup.fed, known, config.metric)
         adapted = None
         if config.adapt is not None:
             what = setup.title(f"{self.name}, adapting")
@@ -223,6 +223,7 @@ class Federated:
                 setup.seed,
                 public=config.public,
                 private=self.private,
+                metric=config.metric,
                 tick=tick,
             )
         states, on_disk = contents(done.clients)

@@ -122,7 +122,10 @@ def contents(store: ClientStore, *, final: bool = False) -> tuple[Tree, ClientSt
 
 
 def evaluate_trained(
-    trained: Trained, fed: Federation, val_accuracy: Tensor | None = None
+    trained: Trained,
+    fed: Federation,
+    val_accuracy: Tensor | None = None,
+    metric: str = "accuracy",
 ) -> tuple[Outcome, Tensor]:
     """What every client's model does on ``fed``, and their validation accuracies, unless known.
 
@@ -130,7 +133,7 @@ def evaluate_trained(
     """
     t, same = trained.training, trained.one_for_all
     where = (t.task, fed, t.engine, trained.candidates())
-    outcome = outcomes(*where, pool=pool_is_valid(fed), one_for_all=same)
+    outcome = outcomes(*where, pool=pool_is_valid(fed), one_for_all=same, metric=metric)
     if trained.picks is not None:
         outcome = replace(outcome, chosen=list(trained.picks))
     if val_accuracy is None:

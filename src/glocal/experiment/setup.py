@@ -23,7 +23,8 @@ from glocal.core.types import Params
 from glocal.core.validation import build
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
-from glocal.evaluation.evaluate import Outcome, outcomes
+from glocal.evaluation.evaluate import Outcome, metric_names, outcomes
+from glocal.evaluation.influence import VALUES
 from glocal.evaluation.pooling_test import worth_evaluating
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment.adaptation import techniques
@@ -94,7 +95,8 @@ class Setup:
         """A text that is equal, while ``objects`` live, where a baseline would come out equal."""
         pool = str(worth_evaluating(self.fed))  # whether it was evaluated on all clients' examples
         objects = (str(id(part)) for part in self.objects)
-        return " ".join([self.digest, pool, *objects, self.baseline_text(client)])
+        about = (self.config.metric, self.baseline_text(client))
+        return " ".join([self.digest, pool, *objects, *about])
 
     @property
     def small(self) -> bool:
@@ -139,6 +141,11 @@ def make(config: Config, fed: Federation, repeat: int) -> Setup:
     task = Task(module, losses=losses, augment=augment, fresh=fresh, precision=precision)
     task, fed = task.to(device), fed.to(device)
     try_out(task, fed.x, fed.y)
+    if config.metric not in metric_names(fed.classes):
+        raise GlocalError(
+            f"{config.metric} is no metric of {fed.classes} classes: use one of "
+            f"{', '.join(n for n in metric_names(fed.classes) if n in VALUES)}."
+        )
     engine = _engine(config.engine, task, fed, device)
     weights = hashlib.sha256(label.encode())
     for leaf in task.params.values():
@@ -207,6 +214,8 @@ def check_names(config: Config) -> None:
         baseline(config.baseline)
     check_place(config.states)
     check_policy(config.diverged)
+    if config.metric not in VALUES:
+        raise unknown("metric", config.metric, VALUES)
     if config.precision not in PRECISIONS:
         raise unknown("precision", config.precision, PRECISIONS)
 
@@ -266,7 +275,7 @@ def _evaluated(setup: Setup, baseline: Selected[ClientStore]) -> Outcome:
         return {"own": baseline.models.rows_of(ids)}
 
     where = (setup.task, setup.fed, setup.engine)
-    return outcomes(*where, models, pool=worth_evaluating(setup.fed))
+    return outcomes(*where, models, pool=worth_evaluating(setup.fed), metric=setup.config.metric)
 
 
 def is_measured(setup: Setup, client: LocalTraining) -> bool:
