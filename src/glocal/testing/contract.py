@@ -16,11 +16,12 @@ from glocal.core.types import Tree, Uplink
 from glocal.data.federation import Federation, federation
 from glocal.engines import CohortRound, Engine, Sequential, Vectorised
 from glocal.engines.base import Workload
+from glocal.engines.lanes import SideBySide
 from glocal.evaluation.evaluate import outcomes
 from glocal.evaluation.trials import pool_is_valid
 from glocal.methods import resolve
 from glocal.nn import models
-from glocal.nn.task import Augment, Task
+from glocal.nn.task import Augment, SeveralTrainingsError, Task
 from glocal.slots.method import Method, Plan, as_plan
 from glocal.slots.server_half import whole_model
 from glocal.testing.trees import (
@@ -69,6 +70,7 @@ def check_method(
     - *Engines agree* on server state, client states and uplinks, round by round.
     - *Saved and loaded* after any round, a run goes on with the same bits.
     - *Order does not matter*: a cohort in another order is the same cohort.
+    - *Side by side*: two trainings as one come to what each comes to by itself.
     - *Nothing private is sent*: nothing that is sent is a piece of a client's state (a single
       number, or a constant, can be so by chance and is passed over), and nothing that one client
       sends depends on the state of another.
@@ -109,6 +111,7 @@ def check_method(
         kit.agrees("compiled", Vectorised(compiled=True))
     kit.saved_and_loaded()
     kit.order()
+    kit.side_by_side()
     kit.private()
     kit.candidates()
 
@@ -294,6 +297,24 @@ class Contract:
             self.close(rule, "client states", tree.row(kept, turned), states)
             after = self.reduce(self.before, other), self.reduce(self.before, uplink)
             self.close(rule, "server state", *after)
+
+    def side_by_side(self) -> None:
+        """Two trainings as one come to what each comes to by itself."""
+        work, fed = self.everybody, self.training.fed
+        moved = tree.map(lambda x: x * 0.9 if x.is_floating_point() else x, work.down["params"])
+        down, key = {**work.down, "params": moved}, self.training.key(-2, 4)
+        works = [work, replace(work, down=down, key=key)]
+        several = [replace(one, task=work.task.for_several()) for one in works]
+        try:
+            results = SideBySide.of([fed, fed]).rounds(Vectorised(), several)
+        except SeveralTrainingsError:
+            return  # it is trained one after another
+        for number, (one, result) in enumerate(zip(works, results, strict=True), 1):
+            assert result is not None
+            alone, kept = Vectorised().round(one)
+            what = f"training {number}, with another against by itself,"
+            self.close("side by side", f"{what} uplink", uplink_tree(result[0]), uplink_tree(alone))
+            self.close("side by side", f"{what} client states", result[1], kept)
 
     def private(self) -> None:
         """No piece of a client's state is sent, and nobody's uplink depends on others' states."""
