@@ -7,6 +7,7 @@ at one of the calls that a write is made of.
 
     python benchmarks/kills.py --kills 200
     python benchmarks/kills.py --kills 60 --states disk
+    python benchmarks/kills.py --kills 40 --options '--repeats 3 --tune'
 
 With states on disk, what nobody disturbed keeps them in memory: the files must be the same even so.
 Runs are children forked from a process that has
@@ -47,12 +48,14 @@ class Case:
 
     method: str
     engine: str
+    more: str = ""
+    """Further options."""
 
     def command(self, out: Path, states: str = "auto") -> list[str]:
         """What is typed after ``glocal``."""
         small = "--clients 30 --partition iid --model mlp(16) --rounds 6 --sampled 4 --seed 3"
         options = f"{small} --jobs 1 --checkpoint-every 1 --engine {self.engine} --out {out}"
-        options += f" --states {states}"
+        options += f" --states {states} {self.more}"
         return ["run", self.method, "--baseline", "local(lr=0.1,max_epochs=3)", *options.split()]
 
 
@@ -61,13 +64,14 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--states", default="auto", help="auto, device, host or disk")
+    parser.add_argument("--options", default="", help="further options, as for glocal run")
     arguments = parser.parse_args()
     began = time.monotonic()
     kills: Counter[tuple[str, str]] = Counter()
     runs = different = 0
     with tempfile.TemporaryDirectory() as folder:
         for case, counts, same in trials(
-            Path(folder), arguments.kills, arguments.seed, arguments.states
+            Path(folder), arguments.kills, arguments.seed, arguments.states, arguments.options
         ):
             runs += 1
             different += not same
@@ -86,7 +90,7 @@ def main() -> int:
     return 1 if different else 0
 
 
-def trials(folder: Path, kills: int, seed: int, states: str = "auto"):
+def trials(folder: Path, kills: int, seed: int, states: str = "auto", more: str = ""):
     """Yield (case, where its run was killed and how often, whether it came out the same).
 
     Every case has its two kills before any has more; a run that was through before it could be
@@ -94,7 +98,7 @@ def trials(folder: Path, kills: int, seed: int, states: str = "auto"):
     """
     ready()
     draw = random.Random(seed)
-    cases = [Case(method, engine) for method in METHODS for engine in ENGINES]
+    cases = [Case(method, engine, more) for method in METHODS for engine in ENGINES]
     length: dict[Case, float] = {}
     runs = done = 0
     while done < kills:

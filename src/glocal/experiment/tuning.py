@@ -127,7 +127,8 @@ def recorded(choice: Choice | None, plan: Plan, rates: int, refitted: bool) -> d
     if choice is None:
         return {"why_not": why_not(plan)}
     lr = plan.stages[0].method.local.opt.lr
-    facts: dict[str, Any] = {"rate": lr * choice.factor, "round": choice.round}
+    # Without the last digits of a product, as somebody would type it.
+    facts: dict[str, Any] = {"rate": float(f"{lr * choice.factor:.6g}"), "round": choice.round}
     if rates == 1:
         facts["why_not"] = "the rate was given"
     if not refitted:
