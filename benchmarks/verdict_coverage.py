@@ -12,6 +12,7 @@ common to all clients of a repeat, as where one trained model serves all. Nothin
 Covered: clients whose interval holds their effect, by the moderated t (as on all clients' test
 examples) and with partial pooling (as on own test splits). Called: better or worse off. Wrong: of
 all clients, those called better off without an effect above zero, or worse off without one below.
+Equally good: models that differ on the same examples in all repeats, of five folds that come back.
 Mean: how often the interval of the mean benefit holds the mean effect. At least u: the bound, and
 how often more are claimed than there are.
 """
@@ -25,7 +26,12 @@ import numpy as np
 
 from glocal.evaluation.at_least import shown_at_least
 from glocal.evaluation.mean_benefit import mean_benefit
-from glocal.evaluation.paired_differences import PairedDifferences
+from glocal.evaluation.paired_differences import (
+    PairedDifferences,
+    Pairs,
+    noise_of,
+    paired_differences,
+)
 from glocal.evaluation.verdict import verdicts
 
 LEVEL = 0.9
@@ -46,11 +52,16 @@ def effects(draw: np.random.Generator, kind: str, clients: int) -> np.ndarray:
 
 
 def federation(
-    draw: np.random.Generator, effect: np.ndarray, repeats: int, luck: float, shared: float
-) -> tuple[PairedDifferences, np.ndarray]:
-    """What the tests of a federation say, and the clients' sizes."""
+    draw: np.random.Generator,
+    effect: np.ndarray,
+    repeats: int,
+    luck: float,
+    shared: float,
+    sizes: tuple[int, int],
+) -> tuple[dict[bool, PairedDifferences], np.ndarray]:
+    """What the tests of a federation say, pooled and not, and the clients' sizes."""
     clients = len(effect)
-    n = np.exp(draw.uniform(np.log(20), np.log(500), clients)).astype(int)
+    n = np.exp(draw.uniform(np.log(sizes[0]), np.log(sizes[1]), clients)).astype(int)
     common, own = draw.standard_normal((repeats, 1)), draw.standard_normal((repeats, clients))
     benefit = effect + luck * (np.sqrt(shared) * common + np.sqrt(1 - shared) * own)
     differ = np.maximum(0.15, np.abs(benefit))
@@ -58,36 +69,87 @@ def federation(
     lose = (differ - benefit) / 2 / (1 - (differ + benefit) / 2)
     lost = draw.binomial(n - won, np.clip(lose, 0, 1))
     found, differing = (won - lost) / n, (won + lost) / n
-    noise = (n * differing + 1) / (n + 2) / n
     once = float((differing / n).sum(1).mean()) / clients**2
     effective = np.broadcast_to(n.astype(float), found.shape)
     overlap = np.full(clients, 1 / repeats)
-    tested = PairedDifferences(found, differing, effective, noise, overlap, once / repeats, once)
+    tested = {
+        pooled: PairedDifferences(
+            found,
+            differing,
+            effective,
+            noise_of(found, differing, effective, pooled=pooled),
+            overlap,
+            once / repeats,
+            once,
+        )
+        for pooled in (True, False)
+    }
     return tested, n.astype(float)
 
 
 def case(
-    seed: int, clients: int, repeats: int, kind: str, luck: float, shared: float, federations: int
+    seed: int,
+    clients: int,
+    repeats: int,
+    kind: str,
+    luck: float,
+    shared: float,
+    federations: int,
+    sizes: tuple[int, int],
 ) -> np.ndarray:
     """The mean over federations of everything a line shows."""
     draw = np.random.default_rng(seed)
     seen = []
     for _ in range(federations):
         effect = effects(draw, kind, clients)
-        tested, n = federation(draw, effect, repeats, luck, shared)
+        tested, n = federation(draw, effect, repeats, luck, shared, sizes)
         line: list[float] = []
         for pooled in (True, False):
-            found = verdicts(tested, n, np.full(clients, 0.02), LEVEL, pooled=pooled)
+            found = verdicts(tested[pooled], n, np.full(clients, 0.02), LEVEL, pooled=pooled)
             low, high = np.array([(v.low, v.high) for v in found]).T
             wrong = ((low > 0) & (effect <= 0)) | ((high < 0) & (effect >= 0))
             called = (low > 0) | (high < 0)
             line += [np.mean((low <= effect) & (effect <= high)), np.mean(called), np.mean(wrong)]
-        _, low_end, high_end = mean_benefit(tested, LEVEL)
-        at_least = shown_at_least(tested, LEVEL)
+        _, low_end, high_end = mean_benefit(tested[True], LEVEL)
+        at_least = shown_at_least(tested[True], LEVEL)
         line += [low_end <= effect.mean() <= high_end, at_least, at_least > (effect > 0).sum()]
         seen.append(line)
     means: np.ndarray = np.mean(seen, 0)
     return means
+
+
+def returning(clients: int, repeats: int, federations: int) -> str:
+    """Equally good models that differ on the same examples whenever they are trained.
+
+    Examples of five folds come back in a sixth repeat. Each is won, lost or neither, with a chance
+    of 0.8 as in all other repeats, and as many are won as lost on average.
+    """
+    draw = np.random.default_rng(repeats)
+    called = {True: [], False: []}  # type: dict[bool, list[float]]
+    for _ in range(federations):
+        n = np.exp(draw.uniform(np.log(20), np.log(200), clients)).astype(int)
+        first = np.concatenate([[0], np.cumsum(5 * n)])
+        own = [draw.choice([-1.0, 0, 0, 0, 0, 0, 0, 0, 0, 1.0], 5 * size) for size in n]
+        tests = []
+        for r in range(repeats):
+            if r % 5 == 0:
+                order = [draw.permutation(5 * size) for size in n]
+            part = [o[(r % 5) * s : (r % 5 + 1) * s] for o, s in zip(order, n, strict=True)]
+            other = [draw.choice([-1.0, 0, 0, 0, 0, 0, 0, 0, 0, 1.0], size) for size in n]
+            stays = [draw.random(size) < 0.8 for size in n]
+            found = [
+                np.where(s, x[p], o) for s, x, p, o in zip(stays, own, part, other, strict=True)
+            ]
+            ids = [first[k] + p for k, p in enumerate(part)]
+            tests.append(Pairs(ids, [np.full(size, 1 / size) for size in n], found))
+        for pooled in (True, False):
+            tested = paired_differences(tests, pooled=pooled)
+            given = verdicts(tested, n.astype(float), np.full(clients, 0.02), LEVEL, pooled=pooled)
+            called[pooled] += [v.verdict in ("better off", "worse off") for v in given]
+    shares = (np.mean(called[pooled]) for pooled in (True, False))
+    return "equally good, {} repeats: called by t {:.3f}, by pooling {:.3f}".format(
+        repeats, *shares
+    )
 
 
 def main() -> None:
@@ -96,6 +158,7 @@ def main() -> None:
     parser.add_argument("--federations", type=int, default=200)
     parser.add_argument("--clients", type=int, nargs="+", default=[20, 100])
     parser.add_argument("--repeats", type=int, nargs="+", default=[3, 5])
+    parser.add_argument("--sizes", type=int, nargs=2, default=[20, 500])
     parser.add_argument("--keep", action="store_true")
     given = parser.parse_args()
     lines = [HEAD]
@@ -113,7 +176,9 @@ def main() -> None:
                     (0.04, 0.9),
                 ):
                     many = given.federations
-                    f = case(len(figures), clients, repeats, kind, luck, shared, many)
+                    f = case(
+                        len(figures), clients, repeats, kind, luck, shared, many, tuple(given.sizes)
+                    )
                     figures.append(f)
                     lines.append(
                         f"{clients:3} {repeats:2}  {kind:9} {luck:.2f}  {shared:3.1f} |  "
@@ -129,7 +194,8 @@ def main() -> None:
         f"called where nobody has an effect, at most: t {_null(figures, given, 1):.3f}, pooling "
         f"{_null(figures, given, 4):.3f}; at least u wrong, at most: {table[:, 8].max():.3f}",
     ]
-    print("\n".join(lines[-2:]))
+    lines += [returning(20, repeats, given.federations) for repeats in (5, 10, 20)]
+    print("\n".join(lines[-5:]))
     if given.keep:
         Path(__file__).with_suffix(".txt").write_text("\n".join(lines) + "\n")
 

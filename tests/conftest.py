@@ -33,13 +33,22 @@ Command = Callable[..., tuple[int, str, str]]
 def command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Command:
-    """``command("run", "fedavg")`` in an empty folder: exit code, stdout, stderr."""
+    """``command("run", "fedavg")`` in an empty folder: exit code, stdout, stderr.
+
+    Comparisons are of one repeat, untuned and against the same model, unless their words say else.
+    """
     from glocal.cli import app
 
     monkeypatch.chdir(tmp_path)
 
     def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["glocal", *map(str, words)])
+        given = [str(word) for word in words]
+        if given[:1] == ["compare"] and "--help" not in given:
+            quick = {"--repeats": ["1"], "--baseline": ["same"], "--tune": []}
+            for name, value in quick.items():
+                if name not in given:
+                    given += [name if value else "--no-tune", *value]
+        monkeypatch.setattr(sys, "argv", ["glocal", *given])
         with pytest.raises(SystemExit) as ended:
             app.main()
         said = capsys.readouterr()

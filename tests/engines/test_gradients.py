@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import glocal
+from comparing import compared
 from glocal.engines import Sequential
 from glocal.engines.gradients import gradients, trained_on
 from glocal.methods import resolve
@@ -121,7 +122,7 @@ def test_a_run_says_what_it_and_its_baseline_took() -> None:
     fed = ragged()
     n = fed.train.counts()
     settings: dict[str, Any] = {"rounds": 3, "model": "mlp(3)"}
-    runs = glocal.compare(
+    runs = compared(
         ["ditto(epochs=2)", "fedavg(epochs=2)", "local(lr=0.1,max_epochs=4,patience=4,epochs=3)"],
         fed,
         baseline="local(max_epochs=1)",

@@ -14,8 +14,8 @@ def one(units: list[int], difference: list[float], weight: list[float] | None = 
     return Pairs([np.array(units, dtype=np.int64)], [w], [np.array(difference, dtype=float)])
 
 
-def of(*repeats: Pairs, prior: float | None = 0.5) -> PairedDifferences:
-    return paired_differences(repeats, prior)
+def of(*repeats: Pairs, pooled: bool = True) -> PairedDifferences:
+    return paired_differences(repeats, pooled=pooled)
 
 
 def test_equal_weights_by_hand() -> None:
@@ -65,8 +65,8 @@ def test_ten_repeats_of_five_folds_are_as_good_as_five() -> None:
 def test_clients_that_share_their_tests_have_one_mean() -> None:
     """Both clients win the same example of two: the mean's noise is not halved."""
     ids, w, x = np.array([0, 1]), np.array([0.5, 0.5]), np.array([1.0, 0.0])
-    shared = paired_differences([Pairs([ids, ids], [w, w], [x, x])], 0.5)
-    apart = paired_differences([Pairs([ids, ids + 2], [w, w], [x, x])], 0.5)
+    shared = paired_differences([Pairs([ids, ids], [w, w], [x, x])], pooled=True)
+    apart = paired_differences([Pairs([ids, ids + 2], [w, w], [x, x])], pooled=True)
     assert shared.of_mean == pytest.approx(1 / 4)
     assert apart.of_mean == pytest.approx(1 / 8)
 
@@ -78,7 +78,18 @@ def test_a_client_without_tests_and_another_metric() -> None:
         [none, np.array([0.5, 0.5])],
         [none, np.array([3.0, -1.0])],
     )
-    d = paired_differences([tested], None)
+    d = paired_differences([tested], pooled=False, accuracy=False)
     assert np.isnan(d.benefit[0, 0])
     assert d.benefit[0, 1] == pytest.approx(1.0)
-    assert d.noise[0, 1] == pytest.approx(5.0 / 2)  # the prior is the federation's own mean square
+    assert d.noise[0, 1] == pytest.approx((5.0 - 1.0**2) / 2)  # ten more of the federation's own
+
+
+def test_small_own_splits_borrow_the_federations_share_of_differences() -> None:
+    """Two clients: 0 of 2 and 4 of 8 examples differ; D = (4 + 1)/(10 + 2), ten examples of it."""
+    ids = [np.arange(2), np.arange(8) + 2]
+    x = [np.zeros(2), np.array([1.0, 1, -1, -1, 0, 0, 0, 0])]
+    d = paired_differences([Pairs(ids, [np.full(2, 1 / 2), np.full(8, 1 / 8)], x)], pooled=False)
+    typical = 5 / 12
+    assert d.noise[0].tolist() == pytest.approx(
+        [10 * typical / 12 / 2, (4 + 10 * typical) / 18 / 8]
+    )

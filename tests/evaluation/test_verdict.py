@@ -70,7 +70,7 @@ def test_equals_are_seldom_called_however_many_examples(pooled: bool, n: int) ->
     called = []
     for seed in range(12):
         rng = np.random.default_rng(seed)
-        d = paired_differences(drawn(rng, 0.0, 0.02, n, 5), 0.5)
+        d = paired_differences(drawn(rng, 0.0, 0.02, n, 5), pooled=True)
         found = verdicts(d, np.full(20, 100.0), DELTA, 0.9, pooled=pooled)
         called += [v.verdict in ("better off", "worse off") for v in found]
     assert np.mean(called) <= 0.12
@@ -78,11 +78,11 @@ def test_equals_are_seldom_called_however_many_examples(pooled: bool, n: int) ->
 
 def test_a_gain_is_shown_and_same_is_said() -> None:
     rng = np.random.default_rng(0)
-    d = paired_differences(drawn(rng, 0.05, 0.0, 2000, 3), 0.5)
+    d = paired_differences(drawn(rng, 0.05, 0.0, 2000, 3), pooled=True)
     assert {v.verdict for v in verdicts(d, np.full(20, 9.0), DELTA, 0.9, pooled=True)} == {
         "better off"
     }
-    d = paired_differences(drawn(rng, 0.0, 0.0, 20000, 3), 0.5)
+    d = paired_differences(drawn(rng, 0.0, 0.0, 20000, 3), pooled=True)
     words = [v.verdict for v in verdicts(d, np.full(20, 9.0), DELTA, 0.9, pooled=True)]
     assert words.count("same") >= 12
     assert words.count("undecided") == 0
@@ -94,7 +94,7 @@ def test_few_repeats_are_the_exact_test_of_these_models() -> None:
     def of(difference: list[float]) -> list[object]:
         ids, x = np.arange(len(difference)), np.array(difference)
         w = np.full(len(x), 1 / len(x))
-        d = paired_differences([Pairs([ids], [w], [x])], 0.5)
+        d = paired_differences([Pairs([ids], [w], [x])], pooled=True)
         return [*of_these_models(d, [[(ids, x, 0 * x, None)]], np.array([0.02]), 0.9)]
 
     (few,) = of([1.0] * 4 + [0.0] * 30)

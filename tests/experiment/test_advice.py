@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import glocal
+from comparing import compared
 from glocal.evaluation.summary import Table
 from glocal.experiment.advice import add_advice, expected_gain
 from glocal.experiment.run import Run
@@ -83,7 +84,7 @@ def test_few_validation_examples_are_drawn_to_the_others() -> None:
 
 def test_a_comparison_has_advice() -> None:
     fed = glocal.load("digits", clients=6, partition="classes(2)", seed=0)
-    done = glocal.compare(
+    done = compared(
         ["local(lr=0.1, max_epochs=3)", "fedavg", "ditto"],
         fed,
         rounds=2,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import glocal
+from comparing import compared
 from conftest import Command
 from glocal.core.errors import GlocalError
 from glocal.experiment import setup as setups
@@ -71,7 +72,7 @@ def test_where_clients_are_sampled_it_is_what_is_expected() -> None:
 
 def test_everybody_comes_out_even() -> None:
     methods = ["local(lr=0.1,max_epochs=2)", "fedavg(rounds=6)", "ditto", "fedavg(epochs=4)"]
-    runs = glocal.compare(methods, FED, budget="equal", against="ditto", rounds=9, **SMALL)
+    runs = compared(methods, FED, budget="equal", against="ditto", rounds=9, **SMALL)
     assert list(runs) == [methods[0], methods[1], "ditto(rounds=3)", "fedavg(epochs=4, rounds=3)"]
     assert [run.summary["rounds"] for run in runs.values()] == [0, 6, 3, 3]
     counted = [run.summary["gradient_evaluations"] for run in runs.values()][1:]
@@ -92,9 +93,9 @@ def test_methods_that_are_objects_keep_their_names() -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(GlocalError, match="leave its rounds= out"):
-        glocal.compare(["fedavg", "ditto(rounds=3)"], FED, budget="equal", **SMALL)
+        compared(["fedavg", "ditto(rounds=3)"], FED, budget="equal", **SMALL)
     with pytest.raises(GlocalError, match="budget must be one of rounds, equal"):
-        glocal.compare(["fedavg"], FED, budget="fair", **SMALL)
+        compared(["fedavg"], FED, budget="fair", **SMALL)
     with pytest.raises(GlocalError, match="max_epochs"):
         resolve("local(rounds=3)")
     with pytest.raises(GlocalError, match="rounds must be an integer of 1 or more"):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import glocal
+from comparing import compared
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
@@ -115,9 +116,7 @@ def test_a_run_says_so() -> None:
     adapted = run.summary["adapted"]
     assert adapted["gradient_evaluations"] == 3 * N
     assert adapted["params_up"] == adapted["params_down"] == K * run.summary["parameters"]
-    chosen = glocal.compare(["fedavg"], FED, adapt="ewc(lr=0.1, max_epochs=2)", **settings)[
-        "choice"
-    ]
+    chosen = compared(["fedavg"], FED, adapt="ewc(lr=0.1, max_epochs=2)", **settings)["choice"]
     for count in ("gradient_evaluations", "params_up"):
         assert chosen.summary[count] == run.summary[count] + adapted[count]
 

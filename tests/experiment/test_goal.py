@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import glocal
+from comparing import compared
 from glocal.core.errors import GlocalError
 from glocal.evaluation.communication import Traffic
 from glocal.experiment.goal import reached
@@ -51,7 +51,7 @@ def test_by_hand() -> None:
 def test_validation_is_recorded_after_every_round() -> None:
     fed = ragged()
     settings = {"rounds": 4, "seed": 1, **SMALL}
-    runs = glocal.compare(["fedavg", "local(lr=0.1,max_epochs=1)"], fed, goal=0.2, **settings)
+    runs = compared(["fedavg", "local(lr=0.1,max_epochs=1)"], fed, goal=0.2, **settings)
     run = runs["fedavg"]
     accuracies = [line["val_accuracy"] for line in run.history]
     first = next(t for t, accuracy in enumerate(accuracies, 1) if accuracy >= 0.2)
@@ -60,7 +60,7 @@ def test_validation_is_recorded_after_every_round() -> None:
     assert goal["params_up"] == first * run.summary["params_up"] / 4
     assert goal["gradient_evaluations"] == first * run.summary["gradient_evaluations"] / 4
     assert "goal" not in runs["local(lr=0.1,max_epochs=1)"].summary
-    every = glocal.compare(["fedavg"], fed, goal=0.2, validate_every=3, **settings)["fedavg"]
+    every = compared(["fedavg"], fed, goal=0.2, validate_every=3, **settings)["fedavg"]
     assert ["val_accuracy" in line for line in every.history] == [False, False, True, True]
     assert every.summary["goal"]["rounds"] == 3
 
@@ -68,4 +68,4 @@ def test_validation_is_recorded_after_every_round() -> None:
 @pytest.mark.parametrize("goal", [0, 1.5, float("nan")])
 def test_a_goal_is_an_accuracy(goal: float) -> None:
     with pytest.raises(GlocalError, match="goal"):
-        glocal.compare(["fedavg"], ragged(), goal=goal, **SMALL)
+        compared(["fedavg"], ragged(), goal=goal, **SMALL)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import glocal
+from comparing import compared
 from glocal.data.federation import Federation
 from glocal.data.loading import load
 from glocal.data.split import UnsplitData
@@ -71,7 +72,7 @@ def test_the_legend_of_a_comparison_says_why(capsys: pytest.CaptureFixture[str])
     from glocal.report.comparison import show_comparison
 
     fed = digits(Transform("inverted", inverted), pooled=True)
-    runs = glocal.compare(["fedavg"], fed, **QUICK)
+    runs = compared(["fedavg"], fed, **QUICK)
     show_comparison(runs, fed)
     text = " ".join(capsys.readouterr().out.split())
     assert "each client's own test split" in text

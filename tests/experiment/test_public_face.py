@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import glocal
+from comparing import compared
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
 from glocal.engines import Sequential
@@ -157,7 +158,7 @@ def test_the_servers_module_has_the_servers_weights(fed: Federation) -> None:
 
 
 def test_frames_have_a_row_for_each_client_and_each_method(fed: Federation) -> None:
-    done = glocal.compare(["local(lr=0.1, max_epochs=1)", "fedavg"], fed, **QUICK)
+    done = compared(["local(lr=0.1, max_epochs=1)", "fedavg"], fed, **QUICK)
     assert list(done.to_frame()["method"]) == list(done)
     frame = done["fedavg"].to_frame()
     assert list(frame["client"]) == list(fed.names)
@@ -165,7 +166,7 @@ def test_frames_have_a_row_for_each_client_and_each_method(fed: Federation) -> N
 
 
 def test_compare_is_fit_of_each(fed: Federation, tmp_path: Path) -> None:
-    done = glocal.compare({"a": fedavg(lr=0.1), "b": "ditto"}, fed, against="a", **QUICK)
+    done = compared({"a": fedavg(lr=0.1), "b": "ditto"}, fed, against="a", **QUICK)
     assert done["a"].clients == glocal.fit("fedavg(lr=0.1)", fed, **QUICK).clients
     assert done["b"].clients == glocal.fit("ditto", fed, **QUICK).clients
     assert "a" in done["b"].summary["against"]
@@ -175,13 +176,13 @@ def test_compare_is_fit_of_each(fed: Federation, tmp_path: Path) -> None:
     with pytest.raises(GlocalError, match="is not empty"):
         done.save(tmp_path / "saved")
     with pytest.raises(GlocalError, match="c is not among the methods"):
-        glocal.compare(["fedavg"], fed, against="c", **QUICK)
+        compared(["fedavg"], fed, against="c", **QUICK)
 
 
 def test_processes_give_the_same_models(fed: Federation) -> None:
     """Also of a method that only this process has registered."""
     glocal.register("slow", slow)
-    one, two = (glocal.compare(["slow", "ditto"], fed, jobs=j, **QUICK) for j in (1, 2))
+    one, two = (compared(["slow", "ditto"], fed, jobs=j, **QUICK) for j in (1, 2))
     for method in one:
         assert one[method].clients == two[method].clients
         a, b = (done[method].client_model(1).module.state_dict() for done in (one, two))
@@ -190,7 +191,7 @@ def test_processes_give_the_same_models(fed: Federation) -> None:
 
 def test_what_cannot_be_sent_to_a_process_is_refused(fed: Federation) -> None:
     with pytest.raises(GlocalError, match="cannot be sent to other processes"):
-        glocal.compare({"a": fedavg(), "b": fedavg()}, fed, jobs=2, **QUICK)
+        compared({"a": fedavg(), "b": fedavg()}, fed, jobs=2, **QUICK)
 
 
 def test_settings_of_data_do_not_go_with_a_federation(fed: Federation) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import glocal
+from comparing import compared
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.experiment.best_alone import SAME, unavailable
@@ -52,7 +53,7 @@ def test_processes_change_nothing(best: glocal.Run) -> None:
 
 
 def test_compared_methods_share_one_best_alone() -> None:
-    runs = glocal.compare(["local", "fedavg"], fed(), **GIVEN, baseline="best")
+    runs = compared(["local", "fedavg"], fed(), **GIVEN, baseline="best")
     first, second = runs.values()
     assert first.best[0].chosen == second.best[0].chosen
     assert runs["local"].is_baseline
@@ -110,11 +111,11 @@ def test_none_trains_no_baseline_and_says_nothing_of_one(monkeypatch: pytest.Mon
     assert run.baseline == ()
     assert "alone" not in repr(run)
     with pytest.raises(GlocalError, match="--baseline same"):
-        glocal.compare(["fedavg"], fed(), **GIVEN, baseline="none", choose=True)
+        compared(["fedavg"], fed(), **GIVEN, baseline="none", choose=True)
 
 
 def test_none_with_local_among_the_methods() -> None:
-    runs = glocal.compare([SHORT, "fedavg"], fed(), **GIVEN, baseline="none")
+    runs = compared([SHORT, "fedavg"], fed(), **GIVEN, baseline="none")
     assert not runs[SHORT].is_baseline
     assert runs[SHORT].clients["benefit"] == [None] * 3
     assert runs[SHORT].client_model(1).module is not None
@@ -128,7 +129,7 @@ def test_only_the_method_that_others_are_set_against_is_the_baseline() -> None:
     assert against["local"] is against["fedavg"]
     assert against["local"] is not runners["local"]
     assert set_against(Config(), {SHORT: runners[SHORT]})[SHORT] is runners[SHORT]
-    runs = glocal.compare([SHORT, "local(lr=0.3, max_epochs=4)"], fed(), **GIVEN, baseline=SHORT)
+    runs = compared([SHORT, "local(lr=0.3, max_epochs=4)"], fed(), **GIVEN, baseline=SHORT)
     first, second = runs.values()
     assert first.is_baseline
     assert not second.is_baseline

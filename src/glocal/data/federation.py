@@ -97,10 +97,12 @@ class Federation:
     def fold(self, r: int) -> Federation:
         """The same clients with the ``r``-th split; ``federation`` and ``load`` give fold 0.
 
-        The test sets of the first ⌊1 / test share⌋ folds have no example in common.
+        The test sets of the first ⌊1 / test share⌋ folds have no example in common. A federation
+        that came with its splits has no others: its repeats differ in training alone.
         """
         if self.unsplit is None:
-            raise GlocalError("this federation came with its splits, so it has no other folds.")
+            integer(r, "the fold", 0)
+            return self
         # What is the same in every fold is not copied to the device again.
         fold = replace(_split(self.unsplit, integer(r, "the fold", 0)), central=self.central)
         if self.unsplit.numeric is None:

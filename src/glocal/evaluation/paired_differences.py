@@ -8,10 +8,13 @@ them is right. Examples that belong together (one patient's) are one unit ``g``,
 
     b = Σ_g W_g x_g                               the benefit
     d = Σ_g W_g x_g²,   n_e = 1/Σ_g W_g²          the share of units that differ, and how many count
-    v = ((n_e d + 2 D)/(n_e + 2)) / n_e           the variance of b over test sets
+    v = max(d̃ − b̄², .3 d̃)/n_e                     the variance of b over test sets
+    d̃ = (n_e d + a D)/(n_e + a)
 
-Two examples more, of mean square ``D``, keep ``v`` from being zero where by chance no example
-differs; of accuracies ``D`` is ½ (one of the two differs), else it is the federation's mean ``d``.
+``a`` examples more keep ``v`` from being zero where by chance no example differs. On all clients'
+test examples, of which there are many, these are two of which one differs (``D = ½``), and no mean
+benefit ``b̄`` is taken off. On own test splits, which may be small, they are ten of the federation's
+mean ``D = (Σ n_e d + 1)/(Σ n_e + 2)``, where the ones are for accuracies alone.
 
 Over repeats, ``o = Σ_g (mean_r W_gr)² / mean_r Σ_g W_gr²`` is the share of ``v`` that is left in
 the mean (:mod:`glocal.evaluation.moderated_t`), and ``Σ_g (mean_r mean_k W_gkr x_gkr)²`` the
@@ -62,8 +65,13 @@ class PairedDifferences:
     """The same of one repeat's mean over clients, on average."""
 
 
-def paired_differences(repeats: Sequence[Pairs], prior: float | None) -> PairedDifferences:
-    """The benefit of every client in every repeat; ``prior`` is ``D``, None: of the federation."""
+def paired_differences(
+    repeats: Sequence[Pairs], *, pooled: bool, accuracy: bool = True
+) -> PairedDifferences:
+    """The benefit of every client in every repeat.
+
+    ``pooled``: clients are tested on everybody's examples. ``accuracy``: differences are at most 1.
+    """
     clients = len(repeats[0].units)
     benefit, differing, concentration = (np.full((len(repeats), clients), np.nan) for _ in range(3))
     everything = [ids for tested in repeats for ids in tested.units]
@@ -86,9 +94,7 @@ def paired_differences(repeats: Sequence[Pairs], prior: float | None) -> PairedD
         of_all += in_this / len(repeats)
         of_mean_once.append(float((in_this**2).sum()))
     effective = 1 / concentration
-    if prior is None:
-        prior = float(np.nanmean(differing)) if np.isfinite(differing).any() else 0.0
-    noise = (effective * differing + 2 * prior) / (effective + 2) / effective
+    noise = noise_of(benefit, differing, effective, pooled=pooled, accuracy=accuracy)
     overlap = np.array(
         [_overlap([(t.units[k], t.weight[k]) for t in repeats], grouped) for k in range(clients)]
     )
@@ -101,6 +107,20 @@ def paired_differences(repeats: Sequence[Pairs], prior: float | None) -> PairedD
         float((of_all**2).sum()),
         float(np.mean(of_mean_once)),
     )
+
+
+def noise_of(
+    benefit: Array, differing: Array, effective: Array, *, pooled: bool, accuracy: bool = True
+) -> Array:
+    """``v`` of every client in every repeat."""
+    if pooled:
+        return (effective * differing + 1) / (effective + 2) / effective
+    there, one = np.isfinite(benefit), float(accuracy)
+    n = float(effective[there].sum())
+    typical = (float((effective * differing)[there].sum()) + one) / max(n + 2 * one, 1e-300)
+    square = (effective * differing + 10 * typical) / (effective + 10)
+    mean = float(benefit[there].mean()) if there.any() else 0.0
+    return np.maximum(square - mean**2, 0.3 * square) / effective
 
 
 def _overlap(tests: Sequence[tuple[NDArray[np.int64], Array]], grouped: _Grouped) -> float:

@@ -125,7 +125,8 @@ class Estimate:
 
     def differences(self, tested: Sequence[Pairs]) -> PairedDifferences:
         """What these tests say of every client's benefit."""
-        return paired_differences(tested, 0.5 if self.metric == "accuracy" else None)
+        of_accuracy = self.metric == "accuracy"
+        return paired_differences(tested, pooled=self.pooled, accuracy=of_accuracy)
 
     def verdicts(self, alone: Sequence[Outcome], same: float | None = None) -> list[Verdict]:
         """The verdict on every client, ``same`` being δ."""

@@ -33,6 +33,9 @@ else:  # the options are derived from these types, and need not wait for torch
 
 DEFAULT_COMPARISON = ("local", "fedavg", "fedprox", "ditto")
 
+COMPARE_DEFAULTS: dict[str, Any] = {"repeats": 3, "baseline": "best", "tune": True}
+"""What a comparison takes unless told otherwise, where that differs from a single run."""
+
 GROUPS = ("Data", "Training", "Evaluation", "Machine", "Output")
 """The groups of settings, as the help of a command shows them."""
 

@@ -20,7 +20,14 @@ from glocal.experiment.best_alone import left_out_in_words, unavailable
 from glocal.experiment.best_runner import AloneRepeats, BestAlone, fits
 from glocal.experiment.budget import check_budget, equal
 from glocal.experiment.choice import CHOICE, choice
-from glocal.experiment.config import DEFAULT_COMPARISON, GROUPS, Config, from_arguments, of_group
+from glocal.experiment.config import (
+    COMPARE_DEFAULTS,
+    DEFAULT_COMPARISON,
+    GROUPS,
+    Config,
+    from_arguments,
+    of_group,
+)
 from glocal.experiment.goal import reached, recording
 from glocal.experiment.repeat import Repeat
 from glocal.experiment.run import Comparison, Run, assembled
@@ -193,7 +200,7 @@ def compare(
         on_line: called with a method's name and each round's line of its history.
         settings: {settings}
     """
-    methods = _by_name(methods)
+    methods, settings = _by_name(methods), {**COMPARE_DEFAULTS, **settings}
     if against is not None and against not in methods:
         raise GlocalError(f"{against} is not among the methods compared: add it to them.")
     if fed is None:
@@ -261,20 +268,21 @@ def _check_federation(fed: object) -> None:
         )
 
 
-def _documented(function: Callable[..., Any], *groups: str) -> None:
+def _documented(function: Callable[..., Any], *groups: str, **defaults: Any) -> None:
     """The settings, one by one, in the signature and the documentation of a function."""
     fields = of_group(*groups)
-    lines = [f"{each.name} ({each.default!r}): {each.metadata['help']}" for each in fields]
+    values = {each.name: defaults.get(each.name, each.default) for each in fields}
+    lines = [f"{each.name} ({values[each.name]!r}): {each.metadata['help']}" for each in fields]
     text = "any of these.\n\n" + "\n".join(f"            {line}" for line in lines)
     function.__doc__ = (function.__doc__ or "").replace("{settings}", text)
     signature = inspect.signature(function)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     options = [
-        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default)
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=values[each.name])
         for each in fields
     ]
     function.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
 
 
 _documented(fit, *GROUPS[1:])
-_documented(compare, *GROUPS)
+_documented(compare, *GROUPS, **COMPARE_DEFAULTS)

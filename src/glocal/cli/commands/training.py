@@ -11,10 +11,10 @@ from glocal import report, runs
 from glocal.cli.options import OUT, folder_of, option, typed, with_settings
 from glocal.cli.output import JSON, deliver, deliver_json
 from glocal.core.errors import GlocalError
-from glocal.experiment.config import DEFAULT_COMPARISON, Config
+from glocal.experiment.config import COMPARE_DEFAULTS, DEFAULT_COMPARISON, Config
 
 
-@with_settings(jobs=0)
+@with_settings(jobs=0, **COMPARE_DEFAULTS)
 def compare(
     config: Config,
     methods: list[str] | None = typer.Argument(
@@ -52,7 +52,8 @@ def compare(
 ) -> None:
     """Train several methods on one federation: who is better off than alone?
 
-    Every client is set against its local baseline, the model it trains by itself.
+    Every client is set against the best it can train by itself, in three repeats, and against the
+    same model alone. Both sides choose on validation data and are then trained on it, too.
 
     Examples:
       glocal compare
