@@ -97,6 +97,8 @@ def _option(each: dataclasses.Field[Any], defaults: dict[str, Any]) -> inspect.P
     if _is_list(each):
         kind, default = list[str] | None, list(default) or None
     flag = f"--{name.replace('_', '-')}"
+    if default is True:
+        flag += f"/--no-{name.replace('_', '-')}"
     group = each.metadata["group"]
     shown = option(default, each.metadata["help"], flag, panel=group)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=kind)
