@@ -8,6 +8,7 @@ same as of one process, to the bit where as many repeats are side by side.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import pickle
 import re
@@ -122,6 +123,8 @@ def repeats(
         most = min(fitting, share(config, len(runners), jobs)) if together else count
         divided = groups(runner, left_out, most, kept[name])
         tasks += [(name, some, fitting) for some in divided]
+    # What takes longest is begun first, so that all processes end at about the same time.
+    tasks.sort(key=lambda task: -_cost(task[0], _runner(task[0], config, runners)))
     sent, threads = _sent(config, fed, methods), max(1, cores() // jobs)
     pool = ProcessPoolExecutor(
         jobs, context, initializer=_begin, initargs=(sent, messages, stop, kept, threads)
@@ -169,6 +172,14 @@ def repeats(
         if left:  # stopped half-way: what still runs would run for nobody
             for child in multiprocessing.active_children():
                 child.kill()
+
+
+def _cost(name: str, runner: AnyRunner) -> float:
+    """How long a task may take beside others: clients alone try most, scikit-learn is quick."""
+    if not isinstance(runner, Federated):
+        return 0.0 if name == BEST else math.inf
+    steps = [stage.method.local.phases for stage in runner.plan.stages]
+    return max(sum(p.gradients * max(p.epochs, 1) for p in phases) for phases in steps)
 
 
 def _sent(config: Config, fed: Federation, methods: Mapping[str, str | Method | Plan]) -> bytes:
