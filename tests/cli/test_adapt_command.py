@@ -70,6 +70,7 @@ def compared(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "compared"
     methods = ["local(lr=0.1, max_epochs=2)", "fedavg", "ditto"]
     words = ["compare", *methods, "--data", str(data), *QUICK, "--adapt", TWO]
+    words += ["--repeats", "1", "--no-tune"]
     _command([*words, "--out", str(folder)])
     return folder
 

@@ -135,6 +135,9 @@ def test_nobody_is_left_running(how: signal.Signals, tmp_path: Path) -> None:
         "logistic",
         "--baseline",
         "local(lr=0.1,max_epochs=1)",
+        "--repeats",
+        "1",
+        "--no-tune",
     ]
     process = subprocess.Popen(
         [*command, "--jobs", "2", "--out", str(tmp_path / "out")],

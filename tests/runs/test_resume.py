@@ -129,6 +129,7 @@ class Net(torch.nn.Module):
 def test_processes_are_stopped_and_resumed_too(command: Command) -> None:
     Path("net.py").write_text(WAITING)
     words = ["compare", "fedavg", "ditto", *SMALL, "--engine", "sequential"]
+    words += ["--repeats", "1", "--no-tune"]
     words[words.index("--model") + 1] = "net.py:Net"
     words[words.index("--rounds") + 1] = "8"
     assert command(*words, "--out", "whole")[0] == 0

@@ -235,6 +235,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x, y = digits(200)
     np.savez(place / "small.npz", x=x, y=y)
     words = ["compare", "fedevg(steps=2,spc=2)", "fedavg", "--data", str(place / "small.npz")]
+    words += ["--repeats", "1", "--no-tune"]
     words += ["--clients", "5", "--model", "mlp(8)", "--rounds", "2", "--baseline", ALONE]
     words += ["--jobs", "1"]  # no worker has to start
     with pytest.MonkeyPatch.context() as patch:
