@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -41,10 +42,13 @@ MORE = [
 
 
 class Counter:
-    """How many examples went through a model while a gradient was taken."""
+    """How many examples went through a model while a gradient was taken.
+
+    Clients may train in several threads: each knows for itself whether it takes a gradient.
+    """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.count, self.inside = 0, False
+        self.count, self.lock, self.here = 0, threading.Lock(), threading.local()
         for kind, name, place in (
             (Task, "logits", 2),
             (Task, "predict", 2),
@@ -62,13 +66,15 @@ class Counter:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        self.inside = True
+        self.here.inside = True
         yield
-        self.inside = False
+        self.here.inside = False
 
     def counting(self, function: Any, place: int) -> Any:
         def call(*args: Any) -> Any:
-            self.count += len(args[place]) if self.inside else 0
+            if getattr(self.here, "inside", False):
+                with self.lock:
+                    self.count += len(args[place])
             return function(*args)
 
         return call
