@@ -8,8 +8,11 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import wait as wait_for
+
+from glocal.core.errors import GlocalError
 
 
 def cores() -> int:
@@ -27,6 +30,18 @@ def without_script(sent: bytes = b"") -> Iterator[None]:
     finally:
         if file is not None:
             main["__file__"] = file
+
+
+@contextmanager
+def lost_workers_explained() -> Iterator[None]:
+    """A worker that is killed leaves its pool broken: say what may have happened."""
+    try:
+        yield
+    except BrokenProcessPool as error:
+        raise GlocalError(
+            "a worker process was ended from outside, perhaps for want of memory: use one "
+            "process (--jobs 1)."
+        ) from error
 
 
 def begin_worker() -> None:

@@ -12,10 +12,12 @@ import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.spec import Call, parse_call
+
+T = TypeVar("T")
 
 LARGEST = 1 << 63
 """Integers below this fit a tensor."""
@@ -184,9 +186,7 @@ def check_call(
             check(f"in {name}, {key}", value, kinds[key], f": write {example}")
 
 
-def build(
-    kind: str, registry: Mapping[str, Callable[..., Any]], spec: str | Call, *first: Any
-) -> Any:
+def build(kind: str, registry: Mapping[str, Callable[..., T]], spec: str | Call, *first: Any) -> T:
     """Call the entry that a spec names, such as ``crop(4)``, with its arguments checked.
 
     ``kind`` is what entries are called in messages; ``first`` are the positional-only arguments,

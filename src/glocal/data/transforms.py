@@ -106,8 +106,7 @@ TRANSFORMS: dict[str, Callable[..., Transform]] = {
 
 def parse(spec: str) -> Transform:
     """The transform of a spec."""
-    transform: Transform = build("transform", TRANSFORMS, spec)
-    return replace(transform, spec=spec)
+    return replace(build("transform", TRANSFORMS, spec), spec=spec)
 
 
 def apply(data: UnsplitData, transforms: Iterable[str | Transform]) -> UnsplitData:

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from glocal.evaluation.distributions import normal_quantile, t_upper
-from glocal.evaluation.moderated_t import Array, moderated
+from glocal.evaluation.distributions import Array, normal_quantile, t_upper
+from glocal.evaluation.moderated_t import moderated
 from glocal.evaluation.paired_differences import PairedDifferences
 
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from glocal.data.federation import Federation
-from glocal.evaluation.paired_differences import Array
+from glocal.evaluation.distributions import Array
 from glocal.evaluation.verdict import Verdict, Z, below_zero, word
 
 

@@ -40,9 +40,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.evaluation.distributions import digamma, polygamma, t_quantile, t_upper
-
-Array = NDArray[np.float64]
+from glocal.evaluation.distributions import Array, digamma, polygamma, t_quantile, t_upper
 
 _INFINITE = 1e6
 """Degrees of freedom at which a t distribution is a normal one."""

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from glocal.evaluation.distributions import Array
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,8 @@ from functools import cache
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from glocal.evaluation.distributions import normal_cdf, normal_quantile, t_quantile
-
-Array = NDArray[np.float64]
+from glocal.evaluation.distributions import Array, normal_cdf, normal_quantile, t_quantile
 
 FEWEST = 5
 """Clients below which there is nothing to pool: two are spent on the regression, two on B."""

@@ -49,9 +49,9 @@ from numpy.typing import NDArray
 
 from glocal.core.errors import shown
 from glocal.data.federation import Federation
+from glocal.evaluation.distributions import Array
 from glocal.evaluation.evaluate import Outcome
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 LIMIT = 2.3

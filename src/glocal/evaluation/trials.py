@@ -20,11 +20,11 @@ from torch import Tensor
 from glocal.data.federation import Federation
 from glocal.evaluation import metrics, paired_test, pooling_test
 from glocal.evaluation.communication import Traffic
+from glocal.evaluation.distributions import Array
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.intervals import LEVEL, nan_mean
 from glocal.evaluation.label_shares import share_variances, widened
 from glocal.evaluation.paired_differences import (
-    Array,
     PairedDifferences,
     Pairs,
     paired_differences,

@@ -27,7 +27,8 @@ from typing import Literal
 
 import numpy as np
 
-from glocal.evaluation.moderated_t import Array, Moderated, moderated
+from glocal.evaluation.distributions import Array
+from glocal.evaluation.moderated_t import Moderated, moderated
 from glocal.evaluation.paired_differences import PairedDifferences
 from glocal.evaluation.paired_test import Repeat, compare_repeats
 from glocal.evaluation.partial_pooling import FEWEST, partial_pooling

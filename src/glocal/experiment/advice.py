@@ -13,8 +13,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from glocal.evaluation.distributions import Array
 from glocal.evaluation.intervals import LEVEL
-from glocal.evaluation.moderated_t import Array, moderated
+from glocal.evaluation.moderated_t import moderated
 from glocal.evaluation.partial_pooling import FEWEST, partial_pooling
 from glocal.experiment.run import Run
 

@@ -37,12 +37,6 @@ class BestAlone:
         """Nothing is trained together, so nothing can fail to fit."""
         return None
 
-    def run(
-        self, setup: Setup, callbacks: Callbacks, checkpoints: CheckpointPolicy | None
-    ) -> Repeat:
-        """One repeat."""
-        return self.run_side_by_side([setup], callbacks, checkpoints)[0]
-
     def run_side_by_side(
         self, several: Sequence[Setup], callbacks: Callbacks, checkpoints: CheckpointPolicy | None
     ) -> list[Repeat]:

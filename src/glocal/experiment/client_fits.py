@@ -8,13 +8,11 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 import numpy as np
 
-from glocal.core.errors import GlocalError
-from glocal.core.processes import begin_worker, without_script
+from glocal.core.processes import begin_worker, lost_workers_explained, without_script
 from glocal.experiment import classifiers
 from glocal.experiment.classifiers import Examples, Fitted, Floats, Integers
 
@@ -119,7 +117,7 @@ def solve_all(tasks: list[Task], data: list[Data], processes: int) -> Iterator[t
     pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(data,))
     running, workers = {}, []
     try:
-        with without_script():
+        with lost_workers_explained(), without_script():
             # The largest first, so that none of them is left over at the end.
             for _, i in sorted(zip(sizes, range(len(tasks)), strict=True), reverse=True):
                 running[pool.submit(_work, tasks[i])] = tasks[i]
@@ -127,12 +125,9 @@ def solve_all(tasks: list[Task], data: list[Data], processes: int) -> Iterator[t
         while running:
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                yield running.pop(future), future.result()
-    except BrokenProcessPool as error:
-        raise GlocalError(
-            "a worker process was ended from outside, perhaps for want of memory: use one "
-            "process (--jobs 1)."
-        ) from error
+                with lost_workers_explained():
+                    result = future.result()
+                yield running.pop(future), result
     finally:
         pool.shutdown(wait=not running, cancel_futures=True)
         if running:  # stopped half-way: what still runs would run for nobody

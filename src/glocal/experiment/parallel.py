@@ -15,7 +15,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +24,7 @@ import torch
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.core.locks import hold
-from glocal.core.processes import begin_worker, cores, without_script
+from glocal.core.processes import begin_worker, cores, lost_workers_explained, without_script
 from glocal.core.progress import print_note
 from glocal.data.federation import Federation
 from glocal.experiment.best_runner import AloneRepeats, BestAlone, fits
@@ -131,7 +130,7 @@ def repeats(
     )
     left, halted = list(runners), False
     try:
-        with without_script(sent):
+        with lost_workers_explained(), without_script(sent):
             running = {pool.submit(_work, *task): task for task in tasks}
         while left:
             done, _ = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
@@ -146,7 +145,7 @@ def repeats(
             for future in done & running.keys():
                 name, some, _ = running.pop(future)
                 try:
-                    with named(name, len(runners)):
+                    with lost_workers_explained(), named(name, len(runners)):
                         finished[name] |= zip(some, pickle.loads(future.result()), strict=True)
                 except Stopped:
                     halted = True
@@ -162,11 +161,6 @@ def repeats(
                     every[name][0] = method.restored(first, every[name][0])
                 same = every[shared] if against else []
                 yield name, every[name], AloneRepeats.of(first, same, every.get(BEST, []))
-    except BrokenProcessPool as error:
-        raise GlocalError(
-            "a worker process was ended from outside, perhaps for want of memory: use one "
-            "process (--jobs 1)."
-        ) from error
     finally:
         pool.shutdown(wait=not left, cancel_futures=True)
         if left:  # stopped half-way: what still runs would run for nobody

@@ -171,8 +171,7 @@ def selector(value: Any) -> Selector:
     if isinstance(value, Selector):
         return value
     if isinstance(value, Call) or (isinstance(value, str) and value in SELECTORS):
-        chosen: Selector = validation.build("selector", SELECTORS, value)
-        return chosen
+        return validation.build("selector", SELECTORS, value)
     if isinstance(value, str):
         return sharing.matching(*value.split("|"))
     if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):

@@ -67,5 +67,4 @@ def client_optimiser(**training: Unpack[TrainingArgs]) -> optim.Optimizer:
 
 def schedule(text: str | Call) -> optim.Schedule:
     """``constant``, ``step(0.99,10)``, ``inverse(0.005)``, ``cosine(100)``."""
-    made: optim.Schedule = fields.build("schedule", optim.SCHEDULES, text)
-    return made
+    return fields.build("schedule", optim.SCHEDULES, text)

@@ -258,8 +258,7 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
 
 def parse(spec: str) -> Attack:
     """The attack that a spec spells."""
-    attack: Attack = build("attack", ATTACKS, spec)
-    return replace(attack, spec=spec)
+    return replace(build("attack", ATTACKS, spec), spec=spec)
 
 
 def with_share(spec: str, share: float) -> str:

@@ -49,5 +49,4 @@ def build(spec: str, *, input_shape: tuple[int, ...], classes: int, seed: int = 
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model: nn.Module = validation.build("model", REGISTRY, spec, shape, classes)
-    return model
+        return validation.build("model", REGISTRY, spec, shape, classes)
