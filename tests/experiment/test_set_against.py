@@ -19,6 +19,7 @@ from glocal.training.checkpoint import CheckpointPolicy
 
 pytest.importorskip("sklearn")
 GIVEN: dict[str, Any] = {"model": "logistic", "rounds": 2, "progress": False}
+TUNED: dict[str, Any] = {**GIVEN, "baseline": "best", "tune": True, "repeats": 2}
 SHORT = "local(lr=0.1, max_epochs=3)"
 
 
@@ -32,7 +33,7 @@ def fed() -> glocal.Federation:
 
 @pytest.fixture(scope="module")
 def best() -> glocal.Run:
-    return glocal.fit("fedavg", fed(), **GIVEN, baseline="best", tune=True, repeats=2)
+    return glocal.fit("fedavg", fed(), **TUNED)
 
 
 def test_the_best_alone_is_in_every_trial(best: glocal.Run) -> None:
@@ -46,8 +47,7 @@ def test_the_best_alone_is_in_every_trial(best: glocal.Run) -> None:
 
 
 def test_processes_change_nothing(best: glocal.Run) -> None:
-    given = {**GIVEN, "baseline": "best", "tune": True, "repeats": 2, "jobs": 2}
-    run = glocal.fit("fedavg", fed(), **given)
+    run = glocal.fit("fedavg", fed(), **TUNED, jobs=2)
     assert run.clients["benefit"] == best.clients["benefit"]
     assert run.best[1].chosen == best.best[1].chosen
 
