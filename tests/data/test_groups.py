@@ -200,6 +200,10 @@ def test_groups_from_files(tmp_path: Path) -> None:
         load(tmp_path / "visits.npz", group="patient")
     with pytest.raises(GlocalError, match=r"group= names a column of a \.csv file, and 'digits'"):
         load("digits", group="patient")
+    said = r"client= names a column of a \.csv file, and 'digits' is none: .* is clients="
+    for client in (6, "hospital"):
+        with pytest.raises(GlocalError, match=said):
+            glocal.load("digits", client=client)
 
 
 def test_copies_of_a_federation_keep_the_groups() -> None:

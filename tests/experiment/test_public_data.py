@@ -28,7 +28,8 @@ def test_examples_of_nobody_are_taken(fed: Federation, capsys: pytest.CaptureFix
 
 
 def test_public_data_of_another_precision_is_used(fed: Federation) -> None:
-    public = (torch.randn(6, 3, dtype=torch.float64), torch.arange(6, dtype=torch.int32) % 2)
+    """And so are numpy's arrays."""
+    public = (torch.randn(6, 3, dtype=torch.float64).numpy(), np.arange(6, dtype=np.int32) % 2)
     run = glocal.fit(
         "fedavg",
         fed,

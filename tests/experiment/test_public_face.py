@@ -13,6 +13,7 @@ import torch
 
 import glocal
 from comparing import compared
+from conftest import Command
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
 from glocal.engines import Sequential
@@ -34,6 +35,7 @@ OWN = """
 import torch
 from glocal.methods.fedavg import fedavg
 from glocal.slots.aggregation import Combine
+from glocal.slots.method import Method
 
 
 def slow(*, strength: float = 0.1):
@@ -45,6 +47,14 @@ def half() -> Combine:
         return {k: 0.5 * torch.einsum("k,k...->...", p.to(u), u) for k, u in updates.items()}
 
     return Combine("half", combine)
+
+
+def slip():
+    return fedavg(lr=rate)
+
+
+def late(*, strength: float = 0.1) -> Method:
+    raise KeyError("no such strength")
 """
 
 
@@ -57,6 +67,7 @@ def fed() -> Federation:
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text(OWN)
+    Path("zero.py").write_text("import math\na = math.floor(1 / 0)\n")
     return tmp_path
 
 
@@ -96,11 +107,21 @@ def test_functions_in_a_file_need_no_registration(fed: Federation, own: Path) ->
         ("none.py:slow", "there is no file 'none.py' for the method slow"),
         ("own.py:slow(strength=fast)", "strength must be a number"),
         ("fedavg+own.py:slow", "is a method of its own and cannot"),
+        ("own.py:slip", "slip cannot be made: NameError: name 'rate' .* [(]in line 20 of own.py"),
+        ("own.py:late(strength=2)", r"late[(]strength=2[)] cannot be made: KeyError: 'no such str"),
+        ("zero.py:a", "zero.py cannot be loaded: ZeroDivisionError: .* [(]in line 2 of zero.py"),
     ],
 )
 def test_own_specs_that_make_no_sense(own: Path, spec: str, said: str) -> None:
     with pytest.raises(GlocalError, match=said):
         glocal.fit(spec, glocal.load("digits", clients=2), **QUICK)
+
+
+def test_the_command_says_so_too(command: Command) -> None:
+    Path("own.py").write_text(OWN)
+    code, out, err = command("run", "own.py:slip")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "(in line 20 of own.py)" in err
 
 
 def test_what_cannot_be_registered() -> None:
@@ -149,8 +170,44 @@ def test_a_clients_model_predicts_as_it_was_evaluated(fed: Federation, spec: str
         run.client_model("nobody")
 
 
-def test_the_servers_module_has_the_servers_weights(fed: Federation) -> None:
-    run = glocal.fit("fedavg", fed, **QUICK)
+@pytest.fixture(scope="module")
+def run(fed: Federation) -> glocal.Run:
+    return glocal.fit("fedavg", fed, **QUICK)
+
+
+def test_a_model_takes_arrays_and_says_what_it_cannot_take(
+    fed: Federation, run: glocal.Run
+) -> None:
+    model, x = run.client_model(1), fed[1].test[0]
+    for given in (x.numpy(), x.double().numpy(), x.tolist()):
+        assert torch.equal(model.predict(given), model.predict(x))
+    for wrong, said in [
+        (torch.zeros(4, 7), r"client 1 cannot take inputs of shape \[4, 7\]: give some as it was"),
+        ((x * 255).byte(), r"of shape \[\d+, 1, 8, 8\].* got Byte and Float"),
+        ("x", "cannot take inputs such as 'x'"),
+    ]:
+        with pytest.raises(GlocalError, match=said):
+            model.predict(wrong)
+    with pytest.raises(GlocalError, match="unknown client True"):
+        run.client_model(True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"engine": Sequential}, r"Sequential is a class, and engine= takes one of it: write Seq"),
+        ({"public": 3}, r"public must be two things, inputs and a label for each, .*, not 3[.]$"),
+        ({"public": (3, 4)}, "public= takes inputs and labels as tensors or arrays, .* not 3[.]$"),
+        ({"seed": 2**63}, r"seed must be an integer from 0 to 2\^63 − 1, not 9223372036854775808"),
+        ({"seed": -1}, r"seed must be an integer from 0 to 2\^63 − 1, not -1"),
+    ],
+)
+def test_settings_that_make_no_sense(fed: Federation, wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(GlocalError, match=said):
+        glocal.fit("fedavg", fed, **QUICK, **wrong)
+
+
+def test_the_servers_module_has_the_servers_weights(fed: Federation, run: glocal.Run) -> None:
     module = run.module()
     assert all(torch.equal(p, run.model[name]) for name, p in module.named_parameters())
     with pytest.raises(GlocalError, match="has no server"):

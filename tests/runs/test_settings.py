@@ -50,7 +50,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("rounds = true", "rounds must be an integer, not true: write rounds = 50."),
         ("rounds = 2.0", "rounds must be an integer, not 2.0: write rounds = 50."),
         ("rounds = 2020-01-31", "rounds must be an integer, not 2020-01-31: write rounds"),
-        ("rounds = 99999999999999999999", "rounds must be smaller than 99999999999999999999."),
+        ("rounds = 99999999999999999999", "rounds must be smaller than 2^63, not 99999999999"),
         ("fraction = nan", "fraction must be a number, not nan: write fraction = 1."),
         ("poisson = 1", "poisson must be true or false, not 1: write poisson = false."),
         ("sampled = 1.5", "sampled must be an integer, not 1.5: write sampled = 1."),

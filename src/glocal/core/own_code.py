@@ -6,11 +6,19 @@ import hashlib
 import importlib.util
 import os
 import sys
+import sysconfig
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from glocal.core.errors import GlocalError, shown
+
+_NOT_THE_USERS = (
+    str(Path(__file__).parents[1]),
+    *{sysconfig.get_path(part) for part in ("stdlib", "purelib", "platlib")},
+)
+"""Where code is that no user wrote: this package, Python and what is installed beside it."""
 
 
 def is_own(text: object) -> bool:
@@ -49,5 +57,18 @@ def _module(file: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # whatever the user's file raises
         del sys.modules[title]
-        raise GlocalError(f"{file} cannot be loaded: {type(error).__name__}: {error}.") from error
+        raise GlocalError(f"{file} cannot be loaded: {told(error)}.") from error
     return module
+
+
+def told(error: BaseException) -> str:
+    """What a user's own code raised, and in which of its lines: the last that ran."""
+    said = f"{type(error).__name__}: {error}".removesuffix(".")
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((*_NOT_THE_USERS, "<"))
+    ]
+    if not own or isinstance(error, SyntaxError):  # which says by itself where it is
+        return said
+    return f"{said} (in line {own[-1].lineno} of {Path(own[-1].filename).name})"

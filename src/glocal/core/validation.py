@@ -40,7 +40,9 @@ def check(name: str, value: Any, kind: Any, remedy: str = "") -> None:
         return
     too_large = fits(0, kind) and isinstance(value, int) and not isinstance(value, bool)
     if too_large or (fits(0.5, kind) and isinstance(value, float) and math.isfinite(value)):
-        raise GlocalError(f"{name} must be smaller than {shown(value)}{remedy}.")
+        bound = f"{LARGEST_REAL:g}" if fits(0.5, kind) else "2^63"
+        side = f"larger than −{bound}" if value < 0 else f"smaller than {bound}"
+        raise GlocalError(f"{name} must be {side}, not {shown(value)}{remedy}.")
     raise GlocalError(f"{name} must be {words(kind)}, not {shown(value)}{remedy}.")
 
 
@@ -118,7 +120,7 @@ def words(kind: Any) -> str:
     for option in _options(kind):
         if get_origin(option) is tuple:
             inside = get_args(option)
-            several = _WORDS[inside[0]][1]
+            several = _WORDS[inside[0]][1] if inside[0] in _WORDS else "values"
             count = {2: "two", 3: "three"}.get(len(inside), str(len(inside)))
             named.append(f"a list of {several}" if inside[-1] is ... else f"{count} {several}")
     return " or ".join(named) or "something else"

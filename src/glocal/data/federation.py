@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from glocal.core.errors import GlocalError
+from glocal.core.validation import LARGEST, integer
 from glocal.core.validation import check as check_kind
-from glocal.core.validation import integer
 from glocal.data import suggested_groups, table
 from glocal.data import validation as check
 from glocal.data.group_split import split_groups
@@ -172,7 +172,7 @@ def federation(
     """
     check_kind("pooled", pooled, bool | None)
     shares = check.shares(split)
-    seed = integer(seed, "the seed", 0)
+    seed = integer(seed, "the seed", 0, LARGEST - 1)
     columns = table.columns(x) if table.is_table(x) else None
     used = {c for c in (y, clients, group, column_of(partition)) if isinstance(c, str)}
     if columns is None and any(isinstance(c, str) for c in (y, clients, group)):

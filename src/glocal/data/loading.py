@@ -81,8 +81,15 @@ def _source(name: str | Path, label: str, client: str, group: str | None) -> Sou
     path = Path(name)
     if path.suffix.lower() in (".csv", ".npz"):
         return files.read(path, label, client, group)
-    if group is not None:
-        raise GlocalError(
-            f"group= names a column of a .csv file, and {shown(str(name))} is none: leave it out."
-        )
+    for what, column, default in (
+        ("label", label, "label"),
+        ("client", client, "client"),
+        ("group", group, None),
+    ):
+        if column != default:
+            also = "; the number of clients is clients=" if what == "client" else ""
+            raise GlocalError(
+                f"{what}= names a column of a .csv file, and {shown(str(name))} is none: leave it "
+                f"out{also}."
+            )
     return named(str(name))

@@ -347,7 +347,7 @@ def fisher(
         rows, real = padded_rows(fed.train, ids)
         x, y = fed.x, fed.y_train
     else:
-        x, y = public[0].to(fed.x), public[1].to(fed.y)
+        x, y = torch.as_tensor(public[0]).to(fed.x), torch.as_tensor(public[1]).to(fed.y)
         rows = torch.arange(len(x), device=x.device).expand(clients, -1)
         real = torch.ones_like(rows, dtype=torch.bool)
     weight = real.to(torch.float32)

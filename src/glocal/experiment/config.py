@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from glocal.core import validation
-from glocal.core.errors import GlocalError, unknown
+from glocal.core.errors import GlocalError, shown, unknown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -218,6 +218,15 @@ class Config:
     )
 
     def __post_init__(self) -> None:
+        if isinstance(self.seed, int) and not 0 <= self.seed < validation.LARGEST:
+            raise GlocalError(
+                f"seed must be an integer from 0 to 2^63 − 1, not {shown(self.seed)}."
+            )
+        if not (self.public is None or (isinstance(self.public, tuple) and len(self.public) == 2)):
+            raise GlocalError(
+                "public must be two things, inputs and a label for each, as in public=(x, y), not "
+                f"{shown(self.public)}."
+            )
         for name, kind in kinds().items():
             validation.check(name, getattr(self, name), kind)
         for each in dataclasses.fields(self):
@@ -226,8 +235,6 @@ class Config:
                 raise GlocalError(
                     f"{each.name} must be an integer of {least} or more, not {value}."
                 )
-        if self.seed < 0:
-            raise GlocalError(f"seed must be an integer from 0 to 2^63 − 1, not {self.seed}.")
         if self.sampled is not None and self.fraction != 1.0:
             raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
         from glocal.experiment import setup  # which needs torch, and the options need not wait

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from glocal.core.errors import GlocalError
+from glocal.core.errors import GlocalError, shown
 from glocal.data.federation import Federation
 from glocal.data.suggested_groups import keys, note
 from glocal.experiment.adaptation import Public
@@ -21,7 +22,7 @@ CHANCE = 2.0
 
 def check_public(public: Public, fed: Federation) -> Public:
     """The examples where ``fed`` is; refuses what does not fit, and clients' test examples."""
-    x, y = public
+    x, y = (_tensor(part) for part in public)
     if not len(x) or not len(y):
         raise GlocalError("public= has no examples: give inputs and a label for each.")
     x, y = examples_like(fed, x, y, "public data")
@@ -42,3 +43,17 @@ def check_public(public: Public, fed: Federation) -> Public:
             "examples: public data should be nobody's, since the server has it."
         )
     return x, y
+
+
+def _tensor(given: object) -> Tensor:
+    """What has one entry for each example, as a tensor."""
+    try:
+        entries = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        entries = None
+    if entries is None or not entries.dim():
+        raise GlocalError(
+            "public= takes inputs and labels as tensors or arrays, with an entry for each "
+            f"example, not {shown(given)}."
+        )
+    return entries

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from glocal.core import tree
-from glocal.core.errors import GlocalError, unknown
+from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.files import dump, make_folder, write
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
@@ -38,14 +39,24 @@ class ClientModel:
     name: str
     module: nn.Module
 
-    def logits(self, x: Tensor) -> Tensor:
-        """What the model says of each input, before any choice."""
+    def logits(self, x: ArrayLike | Tensor) -> Tensor:
+        """What the model says of each input, before any choice; ``x`` is as in training."""
         self.module.eval()
-        with torch.no_grad():
-            logits: Tensor = self.module(x)
+        try:
+            inputs = torch.as_tensor(x)
+            if inputs.is_floating_point():  # numpy's are of double precision, tokens are integers
+                inputs = inputs.to(next(self.module.parameters()).dtype)
+            with torch.no_grad():
+                logits: Tensor = self.module(inputs)
+        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+            given = f"of shape {list(x.shape)}" if hasattr(x, "shape") else f"such as {shown(x)}"
+            raise GlocalError(
+                f"the model of client {self.name} cannot take inputs {given}: give some as it was "
+                f"trained on, one after the other ({type(error).__name__}: {error})."
+            ) from error
         return logits
 
-    def predict(self, x: Tensor) -> Tensor:
+    def predict(self, x: ArrayLike | Tensor) -> Tensor:
         """The most likely class of each input."""
         return self.logits(x).argmax(-1)
 
@@ -112,7 +123,7 @@ class Run:
     def client_model(self, client: str | int) -> ClientModel:
         """The model that a client predicts with, by its name or its number."""
         names = [str(row["client"]) for row in self.clients]
-        if isinstance(client, int) and 0 <= client < len(names):
+        if type(client) is int and 0 <= client < len(names):
             number = client
         elif str(client) in names:
             number = names.index(str(client))

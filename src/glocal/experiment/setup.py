@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from glocal import engines
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, shown, unknown
-from glocal.core.own_code import is_own, load_own
+from glocal.core.own_code import is_own, load_own, told
 from glocal.core.spec import split_plus
 from glocal.core.types import Params
 from glocal.core.validation import build
@@ -165,6 +165,9 @@ def make(config: Config, fed: Federation, repeat: int) -> Setup:
 
 def _engine(given: str | Engine, task: Task, fed: Federation, device: torch.device) -> Engine:
     """The engine, where the model can be trained by it."""
+    if isinstance(given, type):
+        name = given.__name__
+        raise GlocalError(f"{name} is a class, and engine= takes one of it: write {name}().")
     own = hasattr(given, "round") and hasattr(given, "name")
     engine: Engine = given if own else engines.resolve(given, task, device)  # type: ignore[assignment, arg-type]
     if isinstance(engine, engines.Vectorised):
@@ -300,7 +303,7 @@ def _module(
                 module = model()
             except (Exception, SystemExit) as error:  # whatever the user's function raises
                 raise GlocalError(
-                    f"the model cannot be built: {type(error).__name__}: {error}; it must be "
+                    f"the model cannot be built: {told(error)}; it must be "
                     "something that is called without arguments and returns a torch.nn.Module."
                 ) from error
         if isinstance(module, nn.Module):

@@ -6,13 +6,14 @@ file as ``own.py:name``, which needs no line at all.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from glocal.core.errors import GlocalError, shown, unknown
-from glocal.core.own_code import is_own, load_own
+from glocal.core.own_code import is_own, load_own, told
 from glocal.core.spec import parse_call
 from glocal.nn.optim import Optimizer
 from glocal.slots.aggregation import Combine
@@ -159,7 +160,7 @@ def _register(name: str, make: Make, slot: str | None) -> Make:
 def _entry(make: Callable[..., Any], slot: str | None, name: str) -> Entry:
     slots = ("method", *COMPONENTS)
     if slot is None:
-        kind = _returned(make)
+        kind = _returned(make, name)
         slot = next((s for each, s in SLOT_OF.items() if kind and issubclass(kind, each)), None)
     if slot is None:
         raise GlocalError(
@@ -171,7 +172,7 @@ def _entry(make: Callable[..., Any], slot: str | None, name: str) -> Entry:
     return Entry(slot, make)
 
 
-def _returned(make: Callable[..., Any]) -> type | None:
+def _returned(make: Callable[..., Any], name: str) -> type | None:
     """The type of what a function makes: as annotated, or as seen where it needs no settings."""
     if isinstance(make, type):
         return make
@@ -181,7 +182,10 @@ def _returned(make: Callable[..., Any]) -> type | None:
         kind = None
     if isinstance(kind, type):
         return kind
+    takes = inspect.signature(make).parameters.values()
+    if any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in takes):
+        return None  # it needs settings
     try:
         return type(make())
-    except Exception:  # it needs settings, or something in it is wrong
-        return None
+    except Exception as error:  # whatever a user's function raises
+        raise GlocalError(f"{name} cannot be made: {told(error)}.") from error

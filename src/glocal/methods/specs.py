@@ -17,6 +17,7 @@ from typing import Any
 
 from glocal.core import validation
 from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.own_code import is_own, told
 from glocal.core.spec import Call, parse_call, split_plus
 from glocal.methods import registry
 from glocal.methods.fedavg import fedavg
@@ -158,8 +159,13 @@ def _made(make: Callable[..., Any], call: Call, more: Sequence[str] = ()) -> Any
         return make(*call.args, **call.kwargs)
     except GlocalError:
         raise
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:  # whatever a user's function raises
         given = [*map(shown, call.args), *(f"{k}={shown(v)}" for k, v in call.kwargs.items())]
+        if is_own(call.name) or call.name in registry.REGISTERED:
+            made = f"{call.name}({', '.join(given)})"
+            raise GlocalError(f"{made} cannot be made: {told(error)}.") from error
+        if not isinstance(error, TypeError | ValueError | OverflowError):
+            raise
         raise GlocalError(
             f"{call.name} cannot take {', '.join(given) or 'no settings'}: {error}; 'glocal "
             "methods' lists what it takes."
