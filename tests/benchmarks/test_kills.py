@@ -9,13 +9,17 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kills.py"
 
 
 def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
+    draw, few = np.random.default_rng(0), tmp_path / "few.npz"
+    np.savez(few, x=draw.normal(size=(200, 64)).astype("float32"), y=np.arange(200) % 10)
     # In a process of its own: it forks, which threads of a test process would not survive.
     found = subprocess.run(
-        [sys.executable, SCRIPT, "--kills", "20"],
+        [sys.executable, SCRIPT, "--kills", "20", "--options", f"--data {few} --clients 10"],
         capture_output=True,
         text=True,
         check=False,
