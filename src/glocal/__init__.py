@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from glocal.core import notebooks
 from glocal.core.version import VERSION
 
 if TYPE_CHECKING:
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from glocal.slots.method import Method, Plan, Stage
 
 __version__ = VERSION
+
+notebooks.SHOWN_BY |= {
+    "Comparison": "glocal.report.comparison:html_of_comparison",
+    "Run": "glocal.report.comparison:html_of_clients",
+}
 
 _HOME = {
     "ClientError": "glocal.core.errors",

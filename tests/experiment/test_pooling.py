@@ -73,7 +73,7 @@ def test_the_legend_of_a_comparison_says_why(capsys: pytest.CaptureFixture[str])
 
     fed = digits(Transform("inverted", inverted), pooled=True)
     runs = compared(["fedavg"], fed, **QUICK)
-    show_comparison(runs, fed)
+    show_comparison(runs)
     text = " ".join(capsys.readouterr().out.split())
     assert "each client's own test split" in text
     assert "so clients differ in more than label shares." in text

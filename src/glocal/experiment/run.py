@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from glocal.core import tree
+from glocal.core import notebooks, tree
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.files import dump, make_folder, write
 from glocal.core.types import Params, Tree
@@ -156,6 +156,10 @@ class Run:
         """Write ``result.json`` and the models to a new folder."""
         result_files.save(self, _empty(Path(folder)))
 
+    def _repr_html_(self) -> str | None:
+        """In a notebook, the clients as the command shows them."""
+        return notebooks.html(self)
+
     def __repr__(self) -> str:
         """The verdict in a line."""
         s = self.summary
@@ -286,6 +290,10 @@ class Comparison(dict[str, Run]):
         for number, run in enumerate(self.values(), 1):
             result_files.save(run, make_folder(root / f"{number}-{result_files.slug(run.method)}"))
         write(root / "result.json", dump(result_files.result(self)))
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook, the table that the command shows."""
+        return notebooks.html(self)
 
     def __repr__(self) -> str:
         """A line for each run."""

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glocal.data.federation import Federation
 from glocal.evaluation.summary import against
 from glocal.experiment.run import Run
 from glocal.report.tables import (
     Cell,
     count,
+    html,
     interval,
     number,
     paragraphs,
@@ -27,20 +27,10 @@ from glocal.report.tables import (
 from glocal.slots.privacy import in_words
 
 
-def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None = None) -> None:
+def show_comparison(runs: Mapping[str, Run], base: str | None = None) -> None:
     """Print a row for each method: how well, how fairly, who is better off, at what traffic."""
-    new_test = any("new_test" in run.summary for run in runs.values())
-    summaries = [run.summary for run in runs.values()]
-    best = any("same_model_benefit" in s for s in summaries)
-    head = ["method", "mean %", "worst 10 %", "best 10 %", "Gini"]
-    head += ["vs same model", "vs best alone"] if best else ["vs alone"]
-    head += ["better off", "worse off", "same", "undecided", "sent up", "sent down"]
-    head += ["gradients", *(["seconds"] if sys.stdout.isatty() else [])]
-    head += (goal := _goal_head(runs))
-    head += [*(["new test %"] if new_test else []), *([f"vs {base}"] if base else [])]
     base_summary = runs[base].summary if base else None
-    rows = [_row(name, run, base_summary, new_test, bool(goal), best) for name, run in runs.items()]
-    show_table(head, rows, *_legend(summaries, fed))
+    show_table(*_table(runs, base), *_legend(runs))
     if base_summary is not None:
         pairs = against(base_summary, base_summary)["by"]
         over = f", with a paired 90 % interval over {pairs}" if pairs else ""
@@ -63,6 +53,27 @@ def show_comparison(runs: Mapping[str, Run], fed: Federation, base: str | None =
         worse = [r["client"] for r in run.clients if r["verdict"] == "worse off"]
         if worse:
             print(f"Worse off than alone with {name}: {some(worse)}.")
+
+
+def html_of_comparison(runs: Mapping[str, Run]) -> str:
+    """The same table as HTML, for a notebook."""
+    base = next((name for run in runs.values() for name in run.summary.get("against", ())), None)
+    return html(*_table(runs, base), *_legend(runs)) if runs else "<p>No methods.</p>"
+
+
+def _table(runs: Mapping[str, Run], base: str | None) -> tuple[list[str], list[list[Cell]]]:
+    """The head, and a row for each method."""
+    new_test = any("new_test" in run.summary for run in runs.values())
+    best = any("same_model_benefit" in run.summary for run in runs.values())
+    head = ["method", "mean %", "worst 10 %", "best 10 %", "Gini"]
+    head += ["vs same model", "vs best alone"] if best else ["vs alone"]
+    head += ["better off", "worse off", "same", "undecided", "sent up", "sent down"]
+    head += ["gradients", *(["seconds"] if sys.stdout.isatty() else [])]
+    head += (goal := _goal_head(runs))
+    head += [*(["new test %"] if new_test else []), *([f"vs {base}"] if base else [])]
+    base_summary = runs[base].summary if base else None
+    rows = [_row(name, run, base_summary, new_test, bool(goal), best) for name, run in runs.items()]
+    return head, rows
 
 
 def shown_in_words(name: str, summary: Mapping[str, Any]) -> str:
@@ -270,8 +281,9 @@ def choice_in_words(summary: Mapping[str, Any]) -> str:
     )
 
 
-def _legend(summaries: list[dict[str, Any]], fed: Federation) -> list[str]:
-    summary = summaries[0]
+def _legend(runs: Mapping[str, Run]) -> list[str]:
+    summaries = [run.summary for run in runs.values()]
+    summary, clients = summaries[0], next(iter(runs.values())).clients
     where = (
         "all clients' test examples, weighted by its label shares"
         if summary["estimate"] == "pooled"
@@ -283,7 +295,7 @@ def _legend(summaries: list[dict[str, Any]], fed: Federation) -> list[str]:
         families = ", ".join(f"{k} {n}" for k, n in sorted(best.items(), key=lambda i: -i[1]))
         alone = f"the best it can train by itself (chosen on its own data: {families})"
     lines = [
-        f"{len(fed)} clients, {int(fed.train.rows.numel())} training examples, "
+        f"{len(clients)} clients, {sum(clients['n_train'])} training examples, "
         f"{summary['parameters']:,} parameters" + (f", {repeats} repeats." if repeats > 1 else "."),
         f"Accuracy: each client's model on {where}; means over clients. vs alone: points above "
         f"{alone}, with a 90 % interval. Sent: parameters communicated, to and from all sampled "
@@ -313,6 +325,17 @@ def _what_verdicts_mean(summary: Mapping[str, Any]) -> str:
 
 def show_clients(run: Run) -> None:
     """Print a row for each client."""
+    print()
+    table(*_client_table(run), left=2)
+
+
+def html_of_clients(run: Run) -> str:
+    """The same table as HTML, for a notebook."""
+    return html(*_client_table(run), repr(run)[1:-1] + ".", left=2)
+
+
+def _client_table(run: Run) -> tuple[list[str], list[list[Cell]]]:
+    """The head, and a row for each client."""
     rows: list[list[Cell]] = [
         [
             str(r["client"]),
@@ -327,19 +350,8 @@ def show_clients(run: Run) -> None:
         ]
         for r in run.clients
     ]
-    print()
-    head = [
-        "client",
-        "verdict",
-        "train",
-        "test",
-        "accuracy %",
-        "alone %",
-        "benefit",
-        "90 % interval",
-    ]
-    head += ["would decide"]
-    table(head, rows, left=2)
+    head = ["client", "verdict", "train", "test", "accuracy %", "alone %", "benefit"]
+    return [*head, "90 % interval", "would decide"], rows
 
 
 def _needs(needs: Mapping[str, int] | None) -> str:

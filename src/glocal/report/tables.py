@@ -1,4 +1,4 @@
-"""Tables as text, and the cells and sentences that they share: per cent, points, intervals, counts.
+"""Tables as text or HTML, and the cells and sentences that they share: per cent, points, counts.
 
 They are coloured on a terminal and as wide as it is, plain in a pipe. Where a row does not fit,
 headings break at spaces or the row takes two lines, and long texts are folded. Widths are counted
@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import zip_longest
 from textwrap import wrap
 from typing import Any
@@ -24,6 +25,9 @@ NARROWEST = 10
 
 CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33}
 """A terminal's number for each word of a colour such as ``bold red``."""
+
+STYLES = {"bold": "font-weight: bold", "dim": "opacity: 0.6"}
+"""The words of a colour that are none, as CSS."""
 
 Cell = str | tuple[str, str]
 """Text, or text and a colour."""
@@ -71,6 +75,28 @@ def show_table(
     table(head, rows, left=left)
     print()
     paragraphs(*legend)
+
+
+def html(head: Sequence[str], rows: Sequence[Sequence[Cell]], *legend: str, left: int = 1) -> str:
+    """A table and what it shows, as HTML; all text is escaped, since names come from files."""
+    aligned = ["left" if i < left else "right" for i in range(len(head))]
+
+    def line(tag: str, cells: Sequence[Cell]) -> str:
+        styled = (
+            f'<{tag} style="text-align: {side}{_style(cell)}">{escape(_text(cell))}</{tag}>'
+            for cell, side in zip(cells, aligned, strict=True)
+        )
+        return f"<tr>{''.join(styled)}</tr>"
+
+    body = "\n".join(line("td", row) for row in rows)
+    below = "".join(f"\n<p>{escape(text)}</p>" for text in legend)
+    return f"<table>\n<thead>{line('th', head)}</thead>\n<tbody>\n{body}\n</tbody>\n</table>{below}"
+
+
+def _style(cell: Cell) -> str:
+    """A cell's colour, as CSS after another property."""
+    words = [] if isinstance(cell, str) else cell[1].split()
+    return "".join(f"; {STYLES.get(word, f'color: {word}')}" for word in words)
 
 
 def paragraphs(*texts: str) -> None:

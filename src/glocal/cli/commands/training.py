@@ -136,12 +136,12 @@ def _train(job: runs.job.Job, json: Path | None) -> None:
     """Train all methods of a job, or what is left to train, and show them."""
     from glocal.experiment.result_files import result
 
-    done, fed = runs.job.train(job)
+    done, _ = runs.job.train(job)
 
     def show() -> None:
         if job.one:
             report.comparison.show_clients(next(iter(done.values())))
-        report.comparison.show_comparison(done, fed, job.against)
+        report.comparison.show_comparison(done, job.against)
         typer.echo(f"Run folder: {job.root}")
 
     deliver(result(done), json, show)
