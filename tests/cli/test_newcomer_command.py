@@ -41,6 +41,7 @@ def test_the_command_prints_a_row_a_method(command: Callable[..., tuple[Any, str
     assert {"fedavg", "lg-fedavg"} <= set(rows)
     assert "old before %" in out
     assert "over 2 seeds" in out
+    assert "by an exact paired test at 90 % of these trained models" in " ".join(out.split())
     found = json.loads(Path("a.json").read_text())
     assert found["data"]["transforms"] == ["rotate(90, clients=only(4))"]
     assert found["data"]["clients"] == 5

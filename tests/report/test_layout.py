@@ -1,7 +1,7 @@
 """Tables of text: rows and columns that do not fit."""
 
 from glocal.report import tables
-from glocal.report.tables import Column, lay_out, side_by_side
+from glocal.report.tables import Column, how_shown, lay_out, side_by_side
 
 
 def test_a_row_that_does_not_fit_takes_two_lines(monkeypatch):
@@ -42,3 +42,16 @@ def test_columns_that_do_not_fit_follow_below():
         ["k", "C"],
         ["x", "3"],
     ]
+
+
+def test_what_verdicts_are_by_changes_where_the_verdict_does():
+    from glocal.evaluation import trials
+
+    said = {n: how_shown(n) for n in (1, 2, 3, 5)}
+    assert said[1] == said[2] == "by an exact paired test at 90 % of these trained models"
+    assert (
+        said[3]
+        == said[5]
+        == "by a 90 % interval that covers test examples and the luck of training"
+    )
+    assert trials.ENOUGH == 3

@@ -105,8 +105,8 @@ def _show_without(results: Mapping[str, Mapping[str, Any]]) -> None:
             rows,
             "Without: the same method trained anew without the clients whose validation accuracy "
             "is higher alone, evaluated at both groups before any adaptation. Change: points, with "
-            "a paired 90 % interval over clients. Better, worse: than with the old model, by an "
-            "exact paired test at 90 %; lower: how many have a lower accuracy at all.",
+            "a paired 90 % interval over clients. Better, worse: than with the old model, "
+            f"{tables.how_shown(1)}; lower: how many have a lower accuracy at all.",
             left=2,
         )
     else:

@@ -11,7 +11,15 @@ from glocal.evaluation.metrics import FIGURES, LOWER_IS_BETTER, PERCENT, lorenz
 from glocal.experiment.run import Run
 from glocal.report.canvas import GREY, every, label, new_figure, provenance, save, style
 from glocal.report.comparison import off_counts, show_privacy
-from glocal.report.tables import Cell, number, show_table, verdict, where_tested, with_half
+from glocal.report.tables import (
+    Cell,
+    how_shown,
+    number,
+    show_table,
+    verdict,
+    where_tested,
+    with_half,
+)
 
 
 def show(runs: Mapping[str, Run], result: Mapping[str, Any]) -> None:
@@ -106,7 +114,7 @@ def _legend(run: Run, result: Mapping[str, Any]) -> list[str]:
         "clients) and then averaged. 'glocal compare' averages each client over repeats first: its "
         f"worst 10 % is {'lower' if lower else 'higher'}, as bad luck evens out."
     )
-    off = "Better or worse off than alone: in accuracy, at 90 %."
+    off = f"Better or worse off than alone: in accuracy, {how_shown(repeats)}."
     return [mean, *([each] if repeats > 1 else []), *_spread(result, base), off]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from glocal.report.tables import Cell, count, percent, points, show_table, span, verdict
+from glocal.report.tables import Cell, count, how_shown, percent, points, show_table, span, verdict
 from glocal.studies.newcomer.join import Joined
 
 
@@ -45,6 +45,5 @@ def _legend(joined: Joined) -> str:
         f"{s['old_clients']} old clients train for {t['rounds']} rounds; client {t['client']} "
         f"then trains {t['own_epochs']} epochs by itself and {t['join_rounds']} rounds {with_old}. "
         f"The newcomer is evaluated on its own test split, against the model it could train alone; "
-        f"old clients on {where}. {spread}. Worse off: old clients for whom an exact paired test "
-        "at 90 % says so."
+        f"old clients on {where}. {spread}. Worse off: old clients, {how_shown(s['seeds'])}."
     )

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from glocal.report.comparison import off_counts
-from glocal.report.tables import Cell, percent, show_table, sign_colour, where_tested, with_half
+from glocal.report.tables import (
+    Cell,
+    how_shown,
+    percent,
+    show_table,
+    sign_colour,
+    where_tested,
+    with_half,
+)
 from glocal.studies.robustness import NO_ATTACK
 
 
@@ -64,7 +72,7 @@ def _legend(result: Mapping[str, Any], backdoors: bool) -> list[str]:
         f"for all would do: {percent(result['chance'])} %.",
         "Change: of the mean from the same method without an attack, on the same clients"
         f"{interval}. Worst 10 %: the mean of the worst tenth{over}. Better or worse off than "
-        "alone: at 90 %.",
+        f"alone: {how_shown(repeats)}.",
     ]
     if backdoors:
         texts.append(

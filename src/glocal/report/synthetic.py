@@ -7,6 +7,7 @@ from typing import Any
 
 from glocal.report.tables import (
     Cell,
+    how_shown,
     interval,
     paragraphs,
     percent,
@@ -48,8 +49,8 @@ def _legend(result: Mapping[str, Any]) -> list[str]:
         "Without, with: the same training without and with the examples, mean accuracy of the "
         f"clients in the row, each on {where_tested(result)}. Difference: points, with a paired "
         "90 % interval over clients. It is of one set of examples and one seed "
-        f"({settings['seed']}): another may differ by more. Better and worse off than alone (an "
-        "exact paired test at 90 %): without → with. So: what the interval says of the row; not "
+        f"({settings['seed']}): another may differ by more. Better and worse off than alone "
+        f"({how_shown(1)}): without → with. So: what the interval says of the row; not "
         "shown: it holds zero."
     ]
     if "warm start" in kinds:

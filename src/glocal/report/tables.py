@@ -18,6 +18,8 @@ from itertools import zip_longest
 from textwrap import wrap
 from typing import Any
 
+from glocal.evaluation.verdict import ENOUGH
+
 GAP = "  "
 INDENT = "  "
 NARROWEST = 10
@@ -282,6 +284,13 @@ def some(names: Sequence[str], widest: int = WIDEST) -> str:
 def plural(n: int, word: str) -> str:
     """``1 round``, ``2 rounds``."""
     return f"{n} {word}{'' if n == 1 else 's'}"
+
+
+def how_shown(repeats: int) -> str:
+    """By what clients are called better or worse off, from so many repeats."""
+    if repeats < ENOUGH:
+        return "by an exact paired test at 90 % of these trained models"
+    return "by a 90 % interval that covers test examples and the luck of training"
 
 
 def where_tested(summary: Mapping[str, Any], whose: str = "all clients'") -> str:

@@ -93,8 +93,8 @@ def among(training: Training, removed: Sequence[int]) -> Training:
 def changed(fed: Federation, old: Outcome, new: Outcome, clients: Sequence[int]) -> dict[str, Any]:
     """What a new model is to the ``clients``, set against an old one.
 
-    ``worse`` and ``better`` are verdicts of the paired test at 90 %; ``lower`` is how many have a
-    lower accuracy at all, as papers count.
+    ``worse`` and ``better`` are verdicts of the exact paired test at 90 %, about these trained
+    models; ``lower`` is how many have a lower accuracy at all, as papers count.
     """
     rows = client_table([Trial(fed, new, old)])
     theirs = Table(rows[k] for k in clients)
