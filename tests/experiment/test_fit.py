@@ -45,7 +45,7 @@ def test_same_seed_same_bits() -> None:
     assert a.history == b.history
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedavg(shared=last(1))", "local"])
+@pytest.mark.parametrize("method", ["fedavg", "fedavg(shared=last(1))", "local(max_epochs=5)"])
 def test_engines_agree(method: str) -> None:
     a, b = (fit(method, engine=e, rounds=3) for e in ("sequential", "vectorised"))
     assert (a.settings["engine"], b.settings["engine"]) == ("sequential", "vectorised")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -132,6 +133,8 @@ def test_processes_are_stopped_and_resumed_too(command: Command) -> None:
     words += ["--repeats", "1", "--no-tune"]
     words[words.index("--model") + 1] = "net.py:Net"
     words[words.index("--rounds") + 1] = "8"
+    np.savez("few.npz", x=np.random.default_rng(0).normal(size=(200, 64)), y=np.arange(200) % 10)
+    words += ["--data", "few.npz"]
     assert command(*words, "--out", "whole")[0] == 0
     Path("hold").touch()
     words[words.index("--jobs") + 1] = "2"
