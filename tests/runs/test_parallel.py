@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from glocal.core import files
@@ -23,6 +24,7 @@ from glocal.experiment.runner import Callbacks
 
 FEW: dict[str, Any] = {
     "clients": 4,
+    "partition": "iid",
     "rounds": 2,
     "repeats": 2,
     "baseline": "local(max_epochs=2)",
@@ -30,6 +32,14 @@ FEW: dict[str, Any] = {
     "engine": "sequential",  # processes start faster without the others
 }
 SPECS = ["fedavg", "local(max_epochs=2)", "ditto+aaggff-d"]
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Settings of quick runs, on few examples."""
+    file = tmp_path_factory.mktemp("data") / "few.npz"
+    np.savez(file, x=np.random.default_rng(0).normal(size=(200, 64)), y=np.arange(200) % 10)
+    return {**FEW, "data": str(file)}
 
 
 def trained(settings: Config) -> tuple[bytes, dict[str, Any], list[tuple[str, Any]]]:
@@ -44,9 +54,9 @@ def trained(settings: Config) -> tuple[bytes, dict[str, Any], list[tuple[str, An
     return files.dump(result_files.result(done)), done, lines
 
 
-def test_processes_give_the_same_bits() -> None:
-    one, first, lines = trained(Config(**FEW, jobs=1))
-    two, second, others = trained(Config(**FEW, jobs=2))
+def test_processes_give_the_same_bits(few: dict[str, Any]) -> None:
+    one, first, lines = trained(Config(**few, jobs=1))
+    two, second, others = trained(Config(**few, jobs=2))
     assert one == two
     key = lambda item: (item[0], item[1]["repeat"], item[1]["round"])  # noqa: E731
     assert sorted(lines, key=key) == sorted(others, key=key)
@@ -67,7 +77,7 @@ def test_rule() -> None:
     assert workers.jobs_for(1, Config(rounds=2, jobs=9), False) == 2
 
 
-def test_a_worker_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_by_itself(few: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process does, done here."""
     import pickle
 
@@ -76,7 +86,7 @@ def test_a_worker_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     class Queue:
         put = staticmethod(said.append)
 
-    config = Config(**FEW)
+    config = Config(**few)
     methods = {spec: spec for spec in SPECS}
     worker = workers._Worker(config, config.federation(), methods, Queue, {})
     monkeypatch.setattr(workers, "_WORKER", [worker])
