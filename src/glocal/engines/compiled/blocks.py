@@ -63,6 +63,12 @@ def cache_width(cohort: int, size: int) -> int:
     return -(-cohort // (-(-blocks // EVEN) * EVEN))
 
 
+def lane_width(size: int) -> int:
+    """Lanes in a block on a CPU, of ``size`` bytes each: as many as stay in the cache of a core."""
+    most = max(1, CACHE // max(1, 3 * size))
+    return most // EVEN * EVEN or most
+
+
 def wasted(steps: Tensor, width: int) -> float:
     """Steps computed for finished clients, as a share of all others; ``steps`` descend."""
     blocks = -(-len(steps) // width)

@@ -10,6 +10,7 @@ import logging
 import math
 import sys
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -39,6 +40,13 @@ MAX_OPERATIONS = 4_000
 """Operations of a step up to which ``auto`` compiles it: a C++ compiler takes ever longer for
 each, as it makes one function of them."""
 
+
+MAX_MADE = 32
+"""Programs that are kept for other trainings."""
+
+_MADE: OrderedDict[Any, Callable[[list[Tensor]], Any]] = OrderedDict()
+"""Programs by their text and the shapes of their inputs: methods have steps in common, and so have
+the trainings in which a method is tuned."""
 
 _COMPILING = Lock()
 """TorchInductor's settings are the process's: one thread compiles at a time."""
@@ -172,6 +180,11 @@ def _compiled(
         for constant, node in constants.items():
             node.meta["val"] = mode.from_tensor(constant, static_shapes=True)
             shapes.append(node.meta["val"])
+        rest = list(constants)
+        known = _known_by(graph, [*inputs, *rest], single_thread, fused)
+        if known in _MADE:
+            _MADE.move_to_end(known)
+            return _with(_MADE[known], rest), unread
         # The cache by the graph as it is traced does not know of rules; the one behind them does.
         with (
             config.patch(_settings(config, device, single_thread)),
@@ -190,8 +203,29 @@ def _compiled(
             copies = (t.clone() for t in inputs[:changed])
             whole(*copies, *inputs[changed:], *constants)  # the first call makes it
     (program,) = compiled  # what is around it is for programs that are differentiated
-    call, rest = program.current_callable, list(constants)
-    return lambda *tensors: call([*tensors, *rest]), unread
+    call = program.current_callable
+    if known is not None:
+        _MADE[known] = call
+        while len(_MADE) > MAX_MADE:
+            _MADE.popitem(last=False)
+    return _with(call, rest), unread
+
+
+def _with(call: Callable[[list[Tensor]], Any], rest: list[Tensor]) -> InPlace:
+    """A program with its constants."""
+
+    def program(*tensors: Tensor) -> None:
+        call([*tensors, *rest])
+
+    return program
+
+
+def _known_by(graph: Any, inputs: Sequence[Tensor], single_thread: bool, fused: bool) -> Any:
+    """What two steps have in common that are the same program; None: it cannot be said."""
+    if any(True for _ in graph.graph.find_nodes(op="get_attr")):
+        return None  # a part of it is not in its text
+    of_inputs = tuple((t.shape, t.stride(), t.dtype, t.device) for t in inputs)
+    return graph.code, of_inputs, single_thread, fused
 
 
 def _lifted(graph: Any) -> dict[Tensor, Any]:

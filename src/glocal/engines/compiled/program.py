@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from threading import Barrier
 
@@ -26,13 +26,13 @@ from glocal.core import rng, tree
 from glocal.core.types import Carry, Downlink, Tree, Uplink
 from glocal.engines.base import CohortRound, Workload
 from glocal.engines.batching import BatchIndex, PlanSize, plan
-from glocal.engines.compiled.blocks import Layout, cache_width, width
+from glocal.engines.compiled.blocks import Layout, cache_width, lane_width, width
 from glocal.engines.compiled.cuda_graphs import Captured, record
 from glocal.engines.compiled.inductor import MAX_OPERATIONS, InPlace, compile_step
 from glocal.nn.task import Task
 from glocal.slots.client import Phase
 
-KEYS = 3
+KEYS = 4
 """Where the clients' keys are among the inputs of a step, from the end."""
 
 new_stream = torch.cuda.Stream
@@ -49,6 +49,11 @@ class _Block:
     """For each phase: rows, weights [steps, width, batch], keys [steps, width], steps [width]."""
     clock: Tensor
     """Which step the block is at; on a GPU all blocks share one."""
+    place: Tensor
+    """Where a step's mini-batches are in the plan that it is given: on a GPU at the clock, on a CPU
+    first, since it is given its own part of the plan. So programs are the same for all lengths."""
+    by_step: dict[int, list[list[Tensor]]] = field(default_factory=dict)
+    """For each phase that was trained on a CPU: what each of its steps is called with."""
 
 
 class Program:
@@ -74,9 +79,13 @@ class Program:
         self.single_thread = False
         """Whether a block is for one thread, and not for all of them."""
         if self.device.type == "cpu":
-            fits = cache_width(workload.cohort, sum(x.nbytes for x in tree.leaves(self.template)))
-            self.single_thread = fits < workload.cohort
-            wide = min(wide, fits)
+            size = sum(x.nbytes for x in tree.leaves(self.template))
+            if cohort.lanes is None:
+                fits = cache_width(workload.cohort, size)
+                self.single_thread = fits < workload.cohort
+                wide = min(wide, fits)
+            else:  # by the model alone: what follows, with other lanes, has the same program
+                wide, self.single_thread = lane_width(size), True
         self.width = min(wide, widest)
         self.one_size = bool((self.counts == self.counts[0]).all())
         self.blocks: list[_Block] = []
@@ -153,6 +162,7 @@ class Program:
                 self.down if self.down_dim is None else tree.row(self.down, chosen),
                 [self._empty_plan(size) for size in self.sizes],
                 clock if self.device.type == "cuda" else clock.clone(),
+                clock if self.device.type == "cuda" else torch.zeros_like(clock),
             )
             self.blocks.append(block)
         leaves = [*tree.leaves(self.down), *tree.leaves(self.carry)]
@@ -239,7 +249,11 @@ class Program:
     def _make_step(self, p: int) -> None:
         """The step of a phase, compiled where that was asked for and can be done."""
         step = _in_place(self.task, self.phases[p], self.template, self.down, self.down_dim)
-        made, inputs = None, self._inputs(p, self.blocks[0])
+        made, block = None, self.blocks[0]
+        on_cpu = self.device.type == "cpu"
+        inputs = (
+            self._inputs_by_step(p, block)[0] if on_cpu else self._inputs(block, block.plans[p])
+        )
         if self.compiles:
             made = compile_step(
                 step,
@@ -249,7 +263,7 @@ class Program:
                 single_thread=self.single_thread,
                 max_operations=self.max_operations,
             )
-            self.refused |= made is None and self.device.type == "cpu"
+            self.refused |= made is None and on_cpu
         self.steps[p] = step
         if made is not None:
             self.steps[p], unread = made
@@ -262,10 +276,10 @@ class Program:
         step = self.steps[p]
 
         def train(b: int) -> None:
-            inputs, clock = self._inputs(p, self.blocks[b]), self.blocks[b].clock.numpy()
+            inputs, clock = self._inputs_by_step(p, self.blocks[b]), self.blocks[b].clock.numpy()
             for t in range(steps[b]):
                 clock[0] = t  # not by torch: it would let go of Python, and wait to get it back
-                step(*inputs)
+                step(*inputs[t])
 
         threads = torch.get_num_threads()
         # Steps that are not compiled use the model's modules, which threads cannot share.
@@ -275,15 +289,24 @@ class Program:
             for b in range(len(steps)):
                 train(b)
 
-    def _inputs(self, p: int, block: _Block) -> list[Tensor]:
-        """What the step of a phase is called with."""
+    def _inputs(self, block: _Block, plan: Sequence[Tensor]) -> list[Tensor]:
+        """What a step is called with."""
         received, data = tree.leaves(block.down), (self.fed.x, self.fed.y_train)
-        return [*tree.leaves(block.carry), *received, *data, *block.plans[p], block.clock]
+        last = (*plan, block.clock, block.place)
+        return [*tree.leaves(block.carry), *received, *data, *last]
+
+    def _inputs_by_step(self, p: int, block: _Block) -> list[list[Tensor]]:
+        """What the steps of a phase are called with on a CPU, each with its part of the plan."""
+        if p not in block.by_step:
+            *by_time, steps = block.plans[p]
+            parts = zip(*(x.split(1) for x in by_time), strict=True)
+            block.by_step[p] = [self._inputs(block, (*part, steps)) for part in parts]
+        return block.by_step[p]
 
     def _captured_step(self, p: int, live: int) -> Callable[[], None]:
         """A step of the first ``live`` blocks, on a GPU."""
         blocks, step = self.blocks[:live], self.steps[p]
-        inputs, clock = [self._inputs(p, block) for block in blocks], blocks[0].clock
+        inputs, clock = [self._inputs(block, block.plans[p]) for block in blocks], blocks[0].clock
 
         def advance(side_by_side: bool = False) -> None:
             main = torch.cuda.current_stream()
@@ -333,8 +356,8 @@ def _in_place(
         rest = iter(tensors)
         old = tree.map(lambda _: next(rest), carry)
         received = tree.map(lambda _: next(rest), down)
-        x, y, rows, weight, keys, steps, t = rest
-        rows, weight, keys = (_at(part, t).squeeze(0) for part in (rows, weight, keys))
+        x, y, rows, weight, keys, steps, t, place = rest
+        rows, weight, keys = (_at(part, place).squeeze(0) for part in (rows, weight, keys))
         batch = {"x": _at(x, rows), "y": _at(y, rows), "weight": weight}
         new = tree.where(steps > t, stacked(old, received, batch, keys), old)
         tree.map(lambda buffer, value: buffer.copy_(value), old, new)
