@@ -78,11 +78,8 @@ class SideBySide:
         number = torch.cat([torch.full_like(work.ids, i) for i, work in enumerate(each)])
         workload = first.workload
         if workload is not None:
-            # A step of more lanes takes longer, though not as many times longer, and so compiling
-            # it saves more: measured with 1, 3, 5 and 9 lanes (docs/speed.md).
-            lanes = len(self.federations)
-            steps, cohort = workload.steps * (3 + lanes) // 4, workload.cohort * lanes
-            workload = replace(workload, steps=steps, cohort=cohort)
+            cohort = workload.cohort * len(self.federations)
+            workload = replace(workload, cohort=cohort, turns=workload.turns or (cohort,))
         return replace(
             first,
             fed=self.whole,

@@ -62,7 +62,7 @@ class Vectorised:
 
     def compiles(self, workload: Workload, device: torch.device) -> bool:
         """Whether steps of such a run are compiled."""
-        return pays(workload.steps, device) if self.compiled is None else self.compiled
+        return pays(workload.worth, device) if self.compiled is None else self.compiled
 
     def round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         """The cohort's round."""

@@ -139,11 +139,18 @@ def _train(
     count, device, epochs = len(fed), fed.x.device, local.max_epochs
     size = 4 * tree.count(task.params)
     # A block of clients goes through these, each of ``epochs`` epochs at most.
-    asked = {"search": True, "decay": bool(local.decays), "refit": refit, "score": scored}
-    stages = [name for name, wanted in asked.items() if wanted]
+    runs = {
+        "search": len(rates_of(local)),
+        "decay": len(local.decays),
+        "refit": int(refit),
+        "score": FOLDS if scored else 0,
+    }
+    stages = [name for name, of_client in runs.items() if of_client]
     found = [name for name in stages if name != "score"][-1]  # models are found with that one
     block_size = max(1, BLOCK_BYTES // (3 * size * lanes_of(local, scored=scored)))
     blocks = torch.split(torch.arange(count, device=device), block_size)
+    at_once = min(count, block_size)
+    clients = replace(clients, turns=tuple(at_once * runs[name] for name in stages))
     saved = writer.last() if writer else None
 
     def no_models() -> ClientStore:
@@ -219,7 +226,8 @@ def _search(
     lr = rates.repeat(len(ids))
     state = resumed.get("state") or start(task, clients, local, runs, lr, 0 * lr)
     where = (task, clients.fed, engine, local, state, runs, clients.keys)
-    return train(*where, on_epoch, resumed=resumed).by_client(ids, rates, clients.fed)
+    best = train(*where, on_epoch, resumed=resumed, turns=clients.turns)
+    return best.by_client(ids, rates, clients.fed)
 
 
 def _with_decay(
@@ -239,7 +247,7 @@ def _with_decay(
     settings = (before.rate.repeat_interleave(count), decays.repeat(len(ids)))
     state = resumed.get("state") or start(task, clients, local, runs, *settings)
     where = (task, clients.fed, engine, local, state, runs, clients.keys)
-    best = train(*where, on_epoch, resumed=resumed)
+    best = train(*where, on_epoch, resumed=resumed, turns=clients.turns)
     # One that did not stay finite loses to the one before.
     now = best.by_client(ids, decays, clients.fed, all_diverged=True)
     better = now.val_accuracy > before.val_accuracy

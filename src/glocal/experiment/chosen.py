@@ -69,7 +69,7 @@ def refitted(
     A client whose weights do not stay finite keeps the one of ``models`` that it has.
     """
     fed = with_validation(clients.fed)
-    epochs = Epochs.of(task, fed, engine, local, chosen.ids, clients.keys)
+    epochs = Epochs.of(task, fed, engine, local, chosen.ids, clients.keys, clients.turns)
     state = start(task, clients, local, chosen.ids, chosen.rate, chosen.decay)
     new: Params = train_for(epochs, state, chosen.epoch, on_epoch, resumed)["w"]
     finite = torch.stack([leaf.flatten(1).isfinite().all(1) for leaf in tree.leaves(new)]).all(0)
@@ -105,7 +105,7 @@ def scores(
         rng.fold(root.repeat(len(held)), 0xF01D + each),
         (everyone if number is None else number).repeat(len(held)),
     )
-    epochs = Epochs.of(task, fed, engine, local, runs, keys)
+    epochs = Epochs.of(task, fed, engine, local, runs, keys, clients.turns)
     begun = start(task, clients, local, chosen.ids, chosen.rate, chosen.decay)
     state = tree.row(begun, place)
     trained = train_for(epochs, state, chosen.epoch[place], on_epoch, resumed)

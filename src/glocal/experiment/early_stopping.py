@@ -71,6 +71,7 @@ def train(
     on_epoch: OnEpoch = lambda epoch, state: None,
     best: Best | None = None,
     resumed: Tree | None = None,
+    turns: tuple[int, ...] = (),
 ) -> Best:
     """Train all runs (``runs`` says whose data each has), each until it gains nothing more.
 
@@ -83,7 +84,7 @@ def train(
     if resumed:
         best.state = dict(resumed["best"])
         active, began = resumed["active"], int(resumed["epoch"])
-    epochs = Epochs.of(task, fed, engine, local, runs, keys)
+    epochs = Epochs.of(task, fed, engine, local, runs, keys, turns)
     for epoch in range(began, local.max_epochs):
         if len(active) == 0:
             break

@@ -116,9 +116,10 @@ class Federated:
         config, trainings, keeper = setups[0].config, [self.check(s) for s in setups], None
         choices: list[Choice | None] = [None] * len(setups)
         if self.tries(config):
-            choices = [*self._chosen(setups, trainings, callbacks, checkpoints, lanes)]
+            turns = (len(setups) * len(self.tries(config)), len(setups))
+            choices = [*self._chosen(setups, trainings, turns, callbacks, checkpoints, lanes)]
             trainings = [
-                choice.training(self.check(tuning.again(setup)))
+                choice.training(self.check(tuning.again(setup)), turns)
                 for setup, choice in zip(setups, choices, strict=True)
                 if choice is not None
             ]
@@ -160,6 +161,7 @@ class Federated:
         self,
         setups: Sequence[Setup],
         trainings: Sequence[Training],
+        turns: tuple[int, ...],
         callbacks: Callbacks,
         checkpoints: CheckpointPolicy | None,
         lanes: int | None,
@@ -167,7 +169,7 @@ class Federated:
         """What each repeat chooses on validation data, from trainings at all rates."""
         rates = self.tries(setups[0].config)
         tried = [
-            (setup, factor, tuning.tried(training, factor))
+            (setup, factor, tuning.tried(training, factor, turns))
             for setup, training in zip(setups, trainings, strict=True)
             for factor in rates
         ]

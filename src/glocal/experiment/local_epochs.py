@@ -49,6 +49,8 @@ class SideClients:
     federations: tuple[Federation, ...]
     seeds: tuple[int, ...]
     keys: Keys
+    turns: tuple[int, ...] = ()
+    """How many runs of clients train at once, stage after stage."""
 
     @classmethod
     def of(cls, federations: Sequence[Federation], seeds: Sequence[int]) -> SideClients:
@@ -85,11 +87,12 @@ class Epochs:
         local: LocalTraining,
         runs: Tensor,
         keys: Keys,
+        turns: tuple[int, ...] = (),
     ) -> Epochs:
-        """With the workload that an engine may prepare for."""
+        """With the workload that an engine may prepare for: ``turns`` of so many runs at once."""
         n, batch = fed.train.counts(), local.batch_size
         steps = sum(PlanSize.of(n, p.epochs, p.steps, batch).steps for p in local.phases)
-        workload = Workload(steps * local.max_epochs, len(runs), varies=True)
+        workload = Workload(steps * local.max_epochs, len(runs), varies=True, turns=turns)
         return cls(task, fed, engine, local, runs, keys, workload)
 
     def one(self, epoch: int, state: Tree, active: Tensor) -> Tree:

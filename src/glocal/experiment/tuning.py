@@ -65,15 +65,16 @@ class Choice:
     """What all rates together computed."""
     seconds: float = 0.0
 
-    def training(self, again: Training) -> Training:
+    def training(self, again: Training, turns: tuple[int, ...]) -> Training:
         """A training with what was chosen."""
-        return replace(again, rate=self.factor, stop=self.round, validation=self.validation)
+        chosen = replace(again, rate=self.factor, stop=self.round, validation=self.validation)
+        return replace(chosen, turns=turns)
 
 
-def tried(training: Training, factor: float) -> Training:
+def tried(training: Training, factor: float, turns: tuple[int, ...]) -> Training:
     """A training at a rate, with what choosing needs recorded."""
     every = training.validate_every or max(1, training.last // POINTS)
-    return replace(training, rate=factor, validate_every=every, by_client=True)
+    return replace(training, rate=factor, validate_every=every, by_client=True, turns=turns)
 
 
 def search(

@@ -98,6 +98,8 @@ class Training:
     """Whether validation is also recorded by client: its accuracy, and the candidate it picked."""
     validation: Mapping[int, Mapping[str, Any]] | None = None
     """What is recorded of validation by round, known beforehand where that data is trained on."""
+    turns: tuple[int, ...] = ()
+    """Where it is tuned: how many trainings are side by side while that is done, and then."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -172,7 +174,9 @@ class Training:
         ]
         share, scheme = self.setting.fraction, self.setting.sampling
         cohort = max(1, round(share * len(self.fed)))
-        return Workload(self.last * max(steps), cohort, varies=scheme != "fixed")
+        turns = tuple(cohort * trainings for trainings in self.turns)
+        rounds = self.affordable if turns else self.last  # as many, whatever is chosen
+        return Workload(rounds * max(steps), cohort, varies=scheme != "fixed", turns=turns)
 
     def method(self, progress: Progress) -> Method:
         """The method of the stage the run is in."""

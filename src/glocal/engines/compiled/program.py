@@ -299,7 +299,7 @@ class Program:
         """What the steps of a phase are called with on a CPU, each with its part of the plan."""
         if p not in block.by_step:
             *by_time, steps = block.plans[p]
-            parts = zip(*(x.split(1) for x in by_time), strict=True)
+            parts = zip(*(torch.split(x, 1) for x in by_time), strict=True)
             block.by_step[p] = [self._inputs(block, (*part, steps)) for part in parts]
         return block.by_step[p]
 
