@@ -85,11 +85,12 @@ def outcomes(
     contributions: list[Tensor] = []
 
     def record(logits: Tensor, y: Tensor) -> None:
+        """Of one client; on the host, since on a device every small operation is a launch."""
         for name, values in by_metric.items():
             values.append(metrics.METRICS[name](logits, y))
-        own.append(metrics.correct(logits, y).cpu())
+        own.append(metrics.correct(logits, y))
         if metric != "accuracy":
-            contributions.append(VALUES[metric](logits, y).cpu())
+            contributions.append(VALUES[metric](logits, y))
 
     def found(pool: Tensor | None, chosen: list[str]) -> Outcome:
         return Outcome(by_metric, own, pool, chosen, metric, contributions or None)
@@ -97,20 +98,22 @@ def outcomes(
     if one_for_all and (only := _only(models(everyone[:1]))):
         name, model = only
         logits = engine.evaluate(task.example_logits, model, fed.x, fed.y, pooled)["logits"][0]
+        logits, y, start = logits.cpu(), fed.y[fed.test.rows].cpu(), fed.test.start.tolist()
         for k in range(len(fed)):
-            part = slice(int(fed.test.start[k]), int(fed.test.start[k + 1]))
-            record(logits[part], fed.y[fed.test.rows[part]])
-        correct = metrics.correct(logits, fed.y[fed.test.rows]).to(torch.float32)
-        everywhere = correct.expand(len(fed), -1).cpu() if pool else None
+            part = slice(start[k], start[k + 1])
+            record(logits[part], y[part])
+        correct = metrics.correct(logits, y).to(torch.float32)
+        everywhere = correct.expand(len(fed), -1) if pool else None
         return found(everywhere, [name] * len(fed))
 
     for ids in torch.split(everyone, min(at_once(task, fed), at_most or len(fed))):
         model, names = pick(task, fed, engine, models(ids), ids)
         chosen += names
         rows, real = padded_rows(fed.test, ids)
-        logits = engine.evaluate(task.example_logits, model, fed.x, fed.y, rows)["logits"]
+        logits = engine.evaluate(task.example_logits, model, fed.x, fed.y, rows)["logits"].cpu()
+        y, counted = fed.y[rows].cpu(), real.cpu()
         for i in range(len(ids)):
-            record(logits[i][real[i]], fed.y[rows[i][real[i]]])
+            record(logits[i][counted[i]], y[i][counted[i]])
         if pool:
             shared = pooled.expand(len(ids), -1)
             pools.append(
