@@ -170,7 +170,13 @@ def test_fine_tuning_against_a_plain_loop(engine: Engine) -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    ["fine-tune", "freeze-base", "ewc(lam=100)", "distill", "fine-tune(momentum=0.9,max_epochs=4)"],
+    [
+        "fine-tune",
+        "freeze-base(max_epochs=8)",
+        "ewc(lam=100,max_epochs=8)",
+        "distill(max_epochs=8)",
+        "fine-tune(momentum=0.9,max_epochs=4)",
+    ],
 )
 def test_engines_agree(spec: str) -> None:
     technique = techniques(spec)[0]
