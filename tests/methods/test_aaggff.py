@@ -342,8 +342,6 @@ def test_refusals() -> None:
 @pytest.mark.parametrize(
     ("spec", "sampler"),
     [
-        ("aaggff-s", Fixed(6)),
-        ("aaggff-d", None),
         ("aaggff-d(transform=weibull)", Poisson(0.4)),
         ("ditto+aaggff-d+yogi(lr=0.01)", None),
         ("lg-fedavg+aaggff-d", None),
