@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--together", action="store_true", help="not one after another")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     where = f"{platform.machine()}, {os.cpu_count()} cores, {given.threads} thread(s)"
@@ -66,9 +67,11 @@ def main() -> None:
     print(f"{given.rounds} rounds; seconds, median of {given.times}; in brackets times one repeat")
     print("python benchmarks/repeats.py", *sys.argv[1:])
     fed = glocal.load("digits", clients=20, partition="dirichlet(0.3)")
-    head = [f"{n} side by side" for n in COUNTS[1:]] + [f"{n} one by one" for n in COUNTS[1:]]
+    cases = [(1, 1), *((n, n) for n in COUNTS[1:])]
+    if not given.together:
+        cases += [(n, 1) for n in COUNTS[1:]]
+    head = [f"{n} {'side by side' if lanes > 1 else 'one by one'}" for n, lanes in cases[1:]]
     print(f"{'':24}{'one':>8}" + "".join(f"{text:>20}" for text in head))
-    cases = [(1, 1), *((n, n) for n in COUNTS[1:]), *((n, 1) for n in COUNTS[1:])]
     for method in given.method:
         for engine in given.engine:
             taken: dict[tuple[int, int], list[float]] = {case: [] for case in cases}

@@ -241,7 +241,7 @@ class Bench:
         began = time.perf_counter()
         half = training.method(progress).server_half
         assert half.draw is not None
-        x, y = half.draw(progress.server, training.setting, training.key(77))
+        x, y = half.draw(progress.server, training.setting, training.key(77, 0))
         line = {"round": progress.round, **evaluation.figures(x, y)}
         self.curve.append(line)
         first = torch.cat([x[y == c][:4] for c in range(self.given.fed.classes)])
@@ -287,7 +287,7 @@ class Bench:
         fed, asked = self.given.fed, self.asked
         half = training.method(progress).server_half
         assert half.draw is not None
-        x, y = half.draw(progress.server, training.setting, training.key(77))
+        x, y = half.draw(progress.server, training.setting, training.key(77, 0))
         save_file(
             {"x": x.cpu().contiguous(), "y": y.cpu().contiguous()},
             self.folder / "synthetic.safetensors",

@@ -1,7 +1,7 @@
 """Stacked models evaluated on their examples, all at once and in pieces.
 
-A training evaluates the same models on the same rows again and again. What is evaluated a second
-time on a GPU is captured as a CUDA graph, so that small models cost a launch each time.
+A training evaluates the same models on the same rows again and again. What is evaluated often on a
+GPU is captured as a CUDA graph, so that small models cost a launch each time.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from glocal.engines.compiled import Captured
 MAX_GRAPHS = 8
 """Evaluations that are remembered."""
 
+OFTEN = 8
+"""Evaluations after which one is captured: capturing takes about as long as ten of them."""
+
 MAX_CAPTURED = 1 << 26
 """Numbers of stacked models up to which a launch counts: a graph has a copy of them."""
 
@@ -30,8 +33,8 @@ MAX_CAPTURED = 1 << 26
 class BatchedEvaluation:
     """``evaluate`` of an engine, and what it has captured."""
 
-    seen: OrderedDict[Any, Captured | None] = field(default_factory=OrderedDict)
-    """By what was evaluated and in which shapes; None: once so far."""
+    seen: OrderedDict[Any, Captured | int] = field(default_factory=OrderedDict)
+    """By what was evaluated and in which shapes; a number: so many times so far."""
 
     def evaluate(
         self, metrics: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
@@ -57,15 +60,13 @@ class BatchedEvaluation:
             return stacked
         # The data by identity: what is captured holds it, so no other can have its place.
         key = (metrics, id(x), id(y), rows.shape)
-        if key not in self.seen:
-            while len(self.seen) >= MAX_GRAPHS:
-                self.seen.popitem(last=False)
-            self.seen[key] = None
-            return stacked
-        self.seen.move_to_end(key)
-        if (captured := self.seen[key]) is None:
-            captured = self.seen[key] = Captured(stacked, rows.device)
-        return captured
+        known = self.seen.pop(key, 0)
+        if isinstance(known, int):
+            known = known + 1 if known < OFTEN else Captured(stacked, rows.device)
+        while len(self.seen) >= MAX_GRAPHS:
+            self.seen.popitem(last=False)
+        self.seen[key] = known
+        return stacked if isinstance(known, int) else known
 
 
 def eval_rows(clients: int) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glocal.core import tree
+from glocal.core import rng, tree
 from glocal.core.types import Tree, Uplink
 from glocal.data.federation import Federation
 from glocal.data.split import Split
@@ -75,7 +75,9 @@ class SideBySide:
         """The cohorts of some trainings as one, which is named by the first of them."""
         first, clients = next(iter(rounds.values())), len(self.federations[0])
         each = list(rounds.values())
-        number = torch.cat([torch.full_like(work.ids, i) for i, work in enumerate(each)])
+        sizes = torch.tensor([len(work.ids) for work in each])
+        number = torch.arange(len(each)).repeat_interleave(sizes).to(first.ids.device)
+        keys = torch.stack([work.key for work in each])[number]
         workload = first.workload
         if workload is not None:
             cohort = workload.cohort * len(self.federations)
@@ -86,7 +88,7 @@ class SideBySide:
             down=tree.stack([work.down for work in each]),
             ids=torch.cat([work.ids + r * clients for r, work in rounds.items()]),
             states=tree.cat([work.states for work in each]),
-            lanes=Lanes(number, torch.cat([work.keys for work in each])),
+            lanes=Lanes(number, rng.fold(keys, torch.cat([work.ids for work in each]))),
             workload=workload,
         )
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from glocal.core import tree
+from glocal.core.threads import one_thread
 from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.data.split import Split
@@ -84,6 +85,7 @@ def outcomes(
     chosen: list[str] = []
     contributions: list[Tensor] = []
 
+    @one_thread()
     def record(logits: Tensor, y: Tensor) -> None:
         """Of one client; on the host, since on a device every small operation is a launch."""
         for name, values in by_metric.items():

@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import torch
 
+from glocal.core.threads import one_thread
 from glocal.evaluation.distributions import Array, normal_cdf, normal_quantile, t_quantile
 
 FEWEST = 5
@@ -116,12 +116,9 @@ def critical_values(t: Array, level: float) -> Array:
 
 @cache
 def _table(level: float) -> tuple[Array, Array]:
-    nodes, threads = np.geomspace(1e-4, 1e4, 97), torch.get_num_threads()
-    torch.set_num_threads(1)  # so little to do that threads would only wait for each other
-    try:
+    nodes = np.geomspace(1e-4, 1e4, 97)
+    with one_thread():
         return nodes, exact_critical_values(nodes, level)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def exact_critical_values(t: Array, level: float) -> Array:

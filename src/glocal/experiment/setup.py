@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.own_code import is_own, load_own, told
 from glocal.core.spec import split_plus
+from glocal.core.threads import one_thread
 from glocal.core.types import Params
 from glocal.core.validation import build
 from glocal.data.federation import Federation
@@ -109,16 +110,9 @@ class Setup:
         several = self.config.repeats
         return f"{what} ({self.repeat + 1} of {several})" if several > 1 else what
 
-    @contextmanager
-    def threads(self) -> Iterator[None]:
+    def threads(self) -> AbstractContextManager[None]:
         """One thread for small models, as many as there were for the rest."""
-        before = torch.get_num_threads()
-        if self.small:
-            torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
+        return one_thread() if self.small else nullcontext()
 
 
 def make(config: Config, fed: Federation, repeat: int) -> Setup:

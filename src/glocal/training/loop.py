@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from glocal.core import rng, tree
@@ -131,15 +132,21 @@ class Training:
         return self.rounds if privacy is None else privacy.allowed(self.setting)
 
     @cached_property
-    def _roots(self) -> dict[int, Tensor]:
-        """The key of each purpose that was asked for: the same in all rounds."""
+    def _keys(self) -> dict[int, Tensor]:
+        """The keys of each purpose that was asked for, one for each round, and some more."""
         return {}
 
-    def key(self, purpose: int, *path: int) -> Tensor:
-        """The key for a purpose, and a round or what else it depends on."""
-        if purpose not in self._roots:
-            self._roots[purpose] = rng.fold(rng.key(self.seed, self.fed.x.device), purpose)
-        key = self._roots[purpose]
+    def key(self, purpose: int, number: int, *path: int) -> Tensor:
+        """The key for a purpose, and a round or what else it depends on.
+
+        Those of all rounds are made at once: on a GPU, each by itself would be ten launches.
+        """
+        if purpose not in self._keys:
+            device = self.fed.x.device
+            root = rng.fold(rng.key(self.seed, device), purpose)
+            numbers = torch.arange(self.rounds + 16, device=device)  # stages have one, too
+            self._keys[purpose] = rng.fold(root, numbers)
+        key = self._keys[purpose][number]
         for part in path:
             key = rng.fold(key, part)
         return key
@@ -363,15 +370,8 @@ class Training:
         absent = (~progress.clients.seen[ids.cpu()]).to(ids.device)
         if not bool(absent.any()):
             return gathered
-        work = CohortRound(
-            self.task,
-            local,
-            self.fed,
-            down,
-            ids[absent],
-            tree.row(gathered, absent),
-            self.key(WORK, progress.round),
-        )
+        rows, key = tree.row(gathered, absent), self.key(WORK, progress.round)
+        work = CohortRound(self.task, local, self.fed, down, ids[absent], rows, key)
         solved = self.engine.round(work)[1]
         if bool(absent.all()):
             return solved
