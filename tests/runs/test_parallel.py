@@ -135,11 +135,20 @@ def until(event: Callable[[], bool], process: subprocess.Popen[str] | None = Non
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks into /proc")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_nobody_is_left_running(how: signal.Signals, tmp_path: Path) -> None:
+def test_nobody_is_left_running(how: signal.Signals, few: dict[str, Any], tmp_path: Path) -> None:
     """Neither after Ctrl-C, which reaches everybody, nor when the parent alone is killed."""
     command = [sys.executable, "-m", "glocal", "compare", "fedavg", "ditto", "--rounds", "100000"]
     # The engine that compiles nothing for so many rounds.
-    command += ["--clients", "2", "--model", "logistic", "--engine", "sequential"]
+    command += [
+        "--data",
+        few["data"],
+        "--clients",
+        "2",
+        "--model",
+        "logistic",
+        "--engine",
+        "sequential",
+    ]
     command += ["--baseline", "none", "--repeats", "1", "--no-tune"]
     process = subprocess.Popen(
         [*command, "--jobs", "2", "--out", str(tmp_path / "out")],

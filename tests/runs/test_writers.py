@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conftest import Command
@@ -78,7 +79,9 @@ def _can_mount() -> bool:
 def test_a_full_disk_ends_a_run_in_a_line_and_the_last_checkpoint_is_good(
     command: Command, tmp_path: Path
 ) -> None:
-    assert command("run", "superfed-mm", *SMALL, "--out", "whole")[0] == 0
+    np.savez("few.npz", x=np.random.default_rng(0).normal(size=(200, 64)), y=np.arange(200) % 10)
+    small = [*SMALL, "--data", "few.npz", "--engine", "sequential"]
+    assert command("run", "superfed-mm", *small, "--out", "whole")[0] == 0
     code = """
 import os, sys
 from pathlib import Path
@@ -97,7 +100,7 @@ os.system("mount -o remount,size=20m disk")
 print(ended, kept, command("resume", "disk/a"), file=open("seen", "w"))
 """
     (tmp_path / "both.py").write_text(code)
-    words = shlex.join([sys.executable, "both.py", *SMALL])
+    words = shlex.join([sys.executable, "both.py", *small])
     script = f"mkdir disk && mount -t tmpfs -o size=150k none disk && {words} && cp -r disk/a a"
     space = ["unshare", "-rm", "sh", "-c", script]
     done = subprocess.run(space, capture_output=True, text=True, check=False)
