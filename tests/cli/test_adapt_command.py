@@ -115,7 +115,7 @@ def test_adapting_later_is_adapting_at_once(method: str, compared: Path) -> None
     run = adapted(one, TWO, silent)
     assert files.plain(run.summary) == one.files.summary
     assert files.plain(list(run.clients)) == one.files.clients
-    assert recorded(one, run) == {"repeats": 1, "largest_difference": 0.0}
+    assert recorded(one, run) == {"repeats": 1, "tuned": False, "largest_difference": 0.0}
 
 
 def test_a_run_under_attack(data: Path, tmp_path: Path) -> None:
@@ -139,7 +139,15 @@ def test_the_first_of_several_repeats(glocal: Command, data: Path) -> None:
     code, out, err = glocal("adapt", "run", "--by", ONE)
     assert (code, err) == (0, "")
     assert "There were 2 repeats, and a folder has the models of the first" in _text(out)
+    assert "was tuned" not in out
     assert "differ from those in its folder" not in out
+
+
+def test_a_tuned_run_is_told_apart(glocal: Command, data: Path) -> None:
+    glocal("run", "fedavg", "--data", str(data), *QUICK, "--tune", "--out", "run")
+    code, out, err = glocal("adapt", "run", "--by", ONE, "--without")
+    assert (code, err) == (0, "")
+    assert "its models had learned from the validation data by which clients choose" in _text(out)
 
 
 def _text(out: str) -> str:
@@ -168,12 +176,13 @@ def test_the_command_prints_writes_and_draws(glocal: Command, compared: Path) ->
     assert f"{row['adapted_by']} {row['n_train']} {' '.join(shown)}" in text
     choice = found["methods"]["choice"]["summary"]
     assert f"It comes to {100 * choice['mean']:.1f} % on average" in text
+    assert f"{choice['same']} the same, {choice['undecided']} undecided" in text
     assert sum(choice["choice"].values()) == 5
     for name in ("fedavg", "ditto"):
         more = found["more"][name]
         assert f"{100 * more['again']['mean']:.1f}" in out
         assert more["again"]["params_up"] == 5 * found["methods"][name]["summary"]["parameters"]
-        assert more["recorded"]["largest_difference"] == 0
+        assert more["recorded"] == {"repeats": 1, "tuned": False, "largest_difference": 0}
         assert set(more["without"]) == {"removed", "groups"}
     assert "adapted, then averaged" in out
     assert out.splitlines()[-1] == "Picture: drawn.png"

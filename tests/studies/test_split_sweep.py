@@ -24,7 +24,7 @@ def test_the_ends_are_fedavg_and_nothing_shared() -> None:
     for spec, split in (("fedavg", found[0]), ("fedavg(shared=nothing)", found[-1])):
         summary = fit(spec, digits(), **SETTINGS).summary
         assert split["mean"]["mean"] == summary["mean"]
-        for name in ("better_off", "worse_off", "undecided", "params_up"):
+        for name in ("better_off", "worse_off", "same", "undecided", "params_up"):
             assert split[name] == summary[name]
     assert found[0]["local_share"] == 0.0
     assert found[-1]["local_share"] == 1.0
@@ -66,7 +66,7 @@ def test_repeats_pool_as_in_a_fit() -> None:
     ):
         summary = fit(spec, digits(), repeats=2, **SETTINGS).summary
         assert split["mean"]["mean"] == pytest.approx(summary["mean"], abs=1e-12)
-        for name in ("better_off", "worse_off", "undecided"):
+        for name in ("better_off", "worse_off", "same", "undecided"):
             assert split[name] == summary[name]
         assert found["alone"]["mean"] == pytest.approx(summary["local_mean"], abs=1e-12)
 

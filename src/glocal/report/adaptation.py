@@ -34,7 +34,7 @@ def show(everybody: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) ->
     tables.paragraphs(
         f"{choice_in_words(s)} It comes to {tables.percent(s['mean'])} % on average, "
         f"{s['better_off']} better off than alone, {s['worse_off']} worse off, "
-        f"{s['undecided']} undecided."
+        f"{s['same']} the same, {s['undecided']} undecided."
     )
     if any("again" in m for m in more.values()):
         _show_again(runs, more)
@@ -75,13 +75,13 @@ def _show_again(runs: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) 
             ("  adapted, then averaged", averaged, tables.interval(averaged["gain"])),
         ]
         for title, figures, gain in parts:
-            counts = [str(figures[k]) for k in ("better_off", "worse_off", "undecided")]
+            counts = [str(figures[k]) for k in ("better_off", "worse_off", "same", "undecided")]
             shown = [tables.percent(figures[k]) for k in ("mean", "worst10")]
             rows.append([(title, "bold" if title == name else ""), *shown, gain, *counts])
     sent = tables.short(next(iter(more.values()))["again"]["params_up"])
     private = any(run.summary.get("privacy") for run in runs.values())
     tables.show_table(
-        ["model", "mean %", "worst 10 %", "gain", "better off", "worse off", "undecided"],
+        ["model", "mean %", "worst 10 %", "gain", "better off", "worse off", "same", "undecided"],
         rows,
         "Adapted, then averaged: one model for all, the plain mean of the adapted ones."
         f" For that every client sends what it adapted, {sent} parameters together"
@@ -131,6 +131,12 @@ def _show_notes(recorded: Mapping[str, Mapping[str, Any]]) -> None:
         tables.paragraphs(
             f"There were {repeats} repeats, and a folder has the models of the first: all of this "
             "is of the first."
+        )
+    if any(m["tuned"] for m in recorded.values()):
+        tables.paragraphs(
+            "The run was tuned, so its models had learned from the validation data by which "
+            "clients choose here, and what is trained without some clients is not tuned: to "
+            "compare like with like, train with --no-tune and adapt that."
         )
     for name, m in recorded.items():
         if m["largest_difference"] > 1e-9:

@@ -61,14 +61,14 @@ def show_split(results: Sequence[Result]) -> None:
             f"{100 * split['local_share']:.0f}",
             with_half(split["mean"]),
             with_half(split["worst10"]),
-            *(str(split[k]) for k in ("better_off", "worse_off", "undecided")),
+            *(str(split[k]) for k in ("better_off", "worse_off", "same", "undecided")),
             short(split["params_up"]),
         ]
         for result in results
         for split in result["splits"]
     ]
     head = ["method", "shared", "local %", "mean %", "worst 10 %"]
-    head += ["better off", "worse off", "undecided", "sent up"]
+    head += ["better off", "worse off", "same", "undecided", "sent up"]
     alone = f"Each client alone: {with_half(results[0]['alone'])} %."
     show_table(head, rows, alone, spread(results[0]), left=2)
 

@@ -123,7 +123,8 @@ def recorded(old: Restored, run: Run) -> dict[str, Any]:
     """How what was measured now compares with what the folder says."""
     then, now = old.files.summary["accuracies"][0], run.summary["accuracies"][0]
     apart = max(abs(a - b) for a, b in zip(then, now, strict=True))
-    return {"repeats": old.files.settings.repeats, "largest_difference": apart}
+    asked = old.files.settings
+    return {"repeats": asked.repeats, "tuned": asked.tune, "largest_difference": apart}
 
 
 def averaged_again(old: Restored, run: Run) -> dict[str, Any]:
@@ -135,7 +136,7 @@ def averaged_again(old: Restored, run: Run) -> dict[str, Any]:
     trial = Trial(old.fed, outcome, alone.outcome)
     rows = client_table([trial])
     figures = summarise(rows, [trial])
-    kept = ("mean", "worst10", "better_off", "worse_off", "undecided", "accuracies")
+    kept = ("mean", "worst10", "better_off", "worse_off", "same", "undecided", "accuracies")
     return {
         **{k: figures[k] for k in kept},
         "gain": against(figures, run.summary),

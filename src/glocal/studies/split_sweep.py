@@ -25,6 +25,7 @@ from glocal.slots.sharing import layers, size_by_part
 from glocal.studies.repeats import about, finished, interval, repeats_of
 
 SIDES = ("input", "output")
+COUNTED = ("better_off", "worse_off", "same", "undecided")
 
 
 def split_sweep(
@@ -74,7 +75,7 @@ def split_sweep(
                 "local_share": theirs / (ours + theirs),
                 "mean": interval([m[i]["mean"] for m in means]),
                 "worst10": interval([m[i]["worst10"] for m in means]),
-                **{k: summary[k] for k in ("better_off", "worse_off", "undecided", "params_up")},
+                **{k: summary[k] for k in (*COUNTED, "params_up")},
             }
         )
     return {
