@@ -10,7 +10,7 @@ overlapping classes with 200, 2,000 and 20,000 test examples in the pool. In eac
 and fedavg are trained twice with other seeds (``glocal study placebo``), and one is set against the
 other. Nobody can be better or worse off, so the shares below are wrong calls; 10 % are allowed.
 
-The table kept was measured on 16 cores of an x86-64 server.
+The table kept was measured on x86-64 servers.
 
 Federations are shared out to processes of one thread. What is done is kept in a file (``--done``),
 and a run that was cut off goes on there.
