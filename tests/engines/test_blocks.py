@@ -13,7 +13,15 @@ from glocal.core import rng
 from glocal.data.split import from_counts
 from glocal.engines.base import WASTE, Workload
 from glocal.engines.batching import BatchIndex, PlanSize, plan
-from glocal.engines.compiled.blocks import MAX_BLOCKS, Layout, cache_width, wasted, width
+from glocal.engines.compiled.blocks import (
+    CACHE,
+    MAX_BLOCKS,
+    Layout,
+    cache_width,
+    lane_width,
+    wasted,
+    width,
+)
 from glocal.slots.client import Phase
 
 PHASE = Phase("train", 2, lambda *_: {})
@@ -104,3 +112,17 @@ def replace_steps(steps: int | None) -> Phase:
 )
 def test_a_block_fits_the_cache_or_is_one_client(cohort: int, size: int, wide: int) -> None:
     assert cache_width(cohort, size) == wide
+
+
+def test_what_compiling_is_worth() -> None:
+    """Steps of 70 clients count twice, those of 20 or fewer once; turns are counted together."""
+    assert Workload(1000, 70).worth == 1000  # not side by side: the rule is of steps alone
+    assert Workload(1000, 5, turns=(5,)).worth == 1000
+    assert Workload(1000, 20, turns=(20,)).worth == 1000
+    assert Workload(1000, 70, turns=(70, 20)).worth == 3000
+
+
+def test_lanes_fill_the_cache_of_a_core() -> None:
+    assert lane_width(CACHE // 3 // 18) == 16
+    assert lane_width(CACHE // 3 // 3) == 3
+    assert lane_width(CACHE) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,7 +15,9 @@ from glocal.core.types import Tree, Uplink
 from glocal.data.federation import Federation
 from glocal.engines import CohortRound, Engine, Sequential, Vectorised
 from glocal.engines.base import Workload
+from glocal.engines.compiled import inductor
 from glocal.engines.lanes import SideBySide
+from glocal.experiment.chosen import with_validation
 from glocal.methods import resolve
 from glocal.nn import models
 from glocal.nn.task import Task
@@ -115,6 +118,24 @@ def test_compiled(spec: str, folds: list[Federation], capsys: pytest.CaptureFixt
     check(engine, cohort_rounds(spec, folds, COHORTS))
     assert engine.executed == "compiled"
     assert capsys.readouterr().err == ""
+
+
+@compiles
+def test_turns_are_one_program(folds: list[Federation], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many trainings are side by side, and however long, and of another method's, too."""
+    made: OrderedDict[object, object] = OrderedDict()
+    monkeypatch.setattr(inductor, "_MADE", made)
+    longer = [with_validation(fed) for fed in folds]
+    for spec, feds in (("fedavg", folds), ("fedavg", longer[:2]), ("aaggff-s", longer)):
+        cohorts = COHORTS[: len(feds)] if spec == "fedavg" else [range(6)] * 3
+        works = [
+            replace(work, workload=Workload(steps=0, cohort=4, turns=(12, 8)))
+            for work in cohort_rounds(spec, feds, cohorts)
+        ]
+        engine = Vectorised(compiled=True)
+        check(engine, works)
+        assert engine.executed == "compiled"
+        assert len(made) == 1
 
 
 @pytest.mark.parametrize("spec", ["ditto", "q-fedavg", "superfed-mm", "scaffold"])

@@ -225,7 +225,7 @@ def _known_by(graph: Any, inputs: Sequence[Tensor], single_thread: bool, fused: 
     if any(True for _ in graph.graph.find_nodes(op="get_attr")):
         return None  # a part of it is not in its text
     of_inputs = tuple((t.shape, t.stride(), t.dtype, t.device) for t in inputs)
-    return graph.code, of_inputs, single_thread, fused
+    return graph.code, of_inputs, single_thread or torch.get_num_threads(), fused
 
 
 def _lifted(graph: Any) -> dict[Tensor, Any]:

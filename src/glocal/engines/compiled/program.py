@@ -84,8 +84,9 @@ class Program:
                 fits = cache_width(workload.cohort, size)
                 self.single_thread = fits < workload.cohort
                 wide = min(wide, fits)
-            else:  # by the model alone: what follows, with other lanes, has the same program
-                wide, self.single_thread = lane_width(size), True
+            else:  # the same in all turns, which then have one program
+                fewest = min(workload.turns, default=workload.cohort)
+                wide, self.single_thread = min(lane_width(size), fewest), True
         self.width = min(wide, widest)
         self.one_size = bool((self.counts == self.counts[0]).all())
         self.blocks: list[_Block] = []
