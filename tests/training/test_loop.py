@@ -8,14 +8,14 @@ import pytest
 import torch
 
 import toys
-from glocal.core import tree
+from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError
 from glocal.engines import Engine, Sequential, Vectorised
 from glocal.methods import resolve
 from glocal.nn.task import Task
 from glocal.slots.method import Method, Plan, Stage, as_plan
 from glocal.testing import ragged
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import COHORT, Progress, Training
 from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
 
 ENGINES: list[Engine] = [Sequential(), Vectorised()]
@@ -257,3 +257,11 @@ def test_what_diverges_in_a_client_alone_is_noticed_too() -> None:
     # Ditto's w stays finite at this rate; its v, pulled by a huge λ, does not.
     with pytest.raises(ClientError, match=r"training in round .* is not finite"):
         run(training("ditto(lam=1e6, lr=0.05)", rounds=20))
+
+
+def test_rounds_beyond_the_last_have_keys_too() -> None:
+    """Who joins later trains in them; each key is the one that it would be by itself."""
+    job = training("fedavg")
+    for number in (0, 2, 18, 19, 100, 3):
+        plain = rng.fold(rng.fold(rng.key(job.seed), COHORT), number)
+        assert torch.equal(job.key(COHORT, number), plain)

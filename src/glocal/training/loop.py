@@ -141,10 +141,11 @@ class Training:
 
         Those of all rounds are made at once: on a GPU, each by itself would be ten launches.
         """
-        if purpose not in self._keys:
+        if purpose not in self._keys or number >= len(self._keys[purpose]):
             device = self.fed.x.device
             root = rng.fold(rng.key(self.seed, device), purpose)
-            numbers = torch.arange(self.rounds + 16, device=device)  # stages have one, too
+            # Stages have one, too, and who joins later trains in rounds beyond the last.
+            numbers = torch.arange(max(self.rounds, number) + 16, device=device)
             self._keys[purpose] = rng.fold(root, numbers)
         key = self._keys[purpose][number]
         for part in path:
