@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
 from glocal.engines import Engine, Sequential, Vectorised
-from glocal.evaluation.evaluate import Outcome, score
+from glocal.evaluation.evaluate import score
 from glocal.experiment.adaptation import (
     Technique,
     adapt,
@@ -26,8 +25,8 @@ from glocal.experiment.adaptation import (
     freeze_base,
     techniques,
 )
-from glocal.experiment.adaptation_report import Adapted
-from glocal.experiment.choice import choice, choose
+from glocal.experiment.choice import choice
+from glocal.experiment.config import Config
 from glocal.nn.optim import sgd
 from glocal.nn.task import Task
 from glocal.testing import ragged
@@ -259,26 +258,6 @@ def test_public_data_must_be_given() -> None:
     )
 
 
-def offer(accuracy: list[float], right: list[float]) -> Adapted:
-    own = [torch.tensor([r, r]) for r in right]
-    outcome = Outcome({"accuracy": right}, own, None, ["x"] * len(right))
-    return Adapted({}, outcome, [], torch.tensor(accuracy))
-
-
-def test_choice_leans_to_being_alone() -> None:
-    n = torch.tensor([100, 100, 100])
-    alone = offer([0.80, 0.80, 0.80], [0.0, 0.0, 0.0])
-    error = math.sqrt(81 / 102 * 21 / 102 / 100)
-    others = {
-        "a": offer([0.80, 0.80 + 0.9 * error, 0.80 + 1.1 * error], [1.0, 1.0, 1.0]),
-        "b": offer([0.70, 0.95, 0.10], [2.0, 2.0, 2.0]),
-    }
-    outcome, picks = choose(alone, others, n)
-    assert picks == ["local", "b", "a"]
-    assert outcome.metrics["accuracy"] == [0.0, 2.0, 1.0]
-    assert [float(o[0]) for o in outcome.own] == [0.0, 2.0, 1.0]
-
-
 def test_fit_reports_adaptation() -> None:
     fed = glocal.load("digits", clients=6, partition="classes(2)", seed=0)
     run = glocal.fit(
@@ -302,7 +281,7 @@ def test_fit_reports_adaptation() -> None:
     assert run.settings["adapt"].startswith("fine-tune")
     mean = sum(r["adapted_accuracy"] for r in run.clients) / 6
     assert mean == pytest.approx(s["adapted_mean"])
-    chosen = choice({"fedavg": run}, fed)
+    chosen = choice({"fedavg": run}, fed, Config())
     assert sum(chosen.summary["choice"].values()) == 18
     assert chosen.summary["params_up"] == s["params_up"]
 

@@ -134,11 +134,18 @@ def compose(chosen: Sequence[Outcome]) -> Outcome:
 
 
 def add_adapted(
-    rows: Table, summary: dict[str, Any], trials: Sequence[Trial], repeats: Sequence[Adapted]
+    rows: Table,
+    summary: dict[str, Any],
+    trials: Sequence[Trial],
+    repeats: Sequence[Adapted],
+    same: float | None = None,
 ) -> None:
-    """What adaptation changed, beside what there was: ``adapted_…`` in rows and summary."""
+    """What adaptation changed, beside what there was: ``adapted_…`` in rows and summary.
+
+    ``same`` is the difference up to which a client counts as neither better nor worse off.
+    """
     changed = [replace(t, outcome=a.outcome) for t, a in zip(trials, repeats, strict=True)]
-    new = client_table(changed)
+    new = client_table(changed, same)
     figures = summarise(new, changed)
     for k, (row, now) in enumerate(zip(rows, new, strict=True)):
         changes = ("accuracy", "benefit", "estimate", "low", "high", "verdict")
@@ -151,7 +158,7 @@ def add_adapted(
         "gain": against(figures, summary),
         "by": dict(Counter(name for a in repeats for name in a.by)),
         "accuracies": figures["accuracies"],
-        "techniques": _by_technique(trials, repeats),
+        "techniques": _by_technique(trials, repeats, same),
         "gradient_evaluations": round(nan_mean(a.gradients for a in repeats)),
         "params_up": repeats[0].sent,
         "params_down": repeats[0].sent,
@@ -165,14 +172,16 @@ def complexity(fed: Federation, k: int) -> float:
     return float(torch.special.entr(shares / shares.sum()).sum() / math.log(2))
 
 
-def _by_technique(trials: Sequence[Trial], repeats: Sequence[Adapted]) -> dict[str, Any]:
+def _by_technique(
+    trials: Sequence[Trial], repeats: Sequence[Adapted], same: float | None
+) -> dict[str, Any]:
     """Each technique for everybody: every client's accuracy in every repeat, and the mean."""
     figures_of = {}
     for name in repeats[0].techniques:
         by_it = [
             replace(t, outcome=a.techniques[name]) for t, a in zip(trials, repeats, strict=True)
         ]
-        figures = summarise(client_table(by_it), by_it)
+        figures = summarise(client_table(by_it, same), by_it)
         figures_of[name] = {key: figures[key] for key in ("mean", *COUNTS, "accuracies")}
     return figures_of
 

@@ -1,9 +1,11 @@
 """The choice each client has in the end, among several methods and being alone.
 
-Of the model it trains alone, what each method gives it, and those adapted, a client takes the one
-with the highest accuracy on its own validation data, but stays alone where that is no more than one
-standard error above what it has alone. Nobody is knowingly handed a worse model; the test data,
-which neither has seen, then says what the choice was worth.
+Of what it has alone, what each method gives it, and those adapted, a client takes the one with the
+highest accuracy on its own validation data, but stays alone where that is no more than one standard
+error above what it has alone. That is what the verdict is set against: the best alone, which goes
+by its cross-validated accuracy (as in :mod:`glocal.experiment.advice`), or else the same model.
+Nobody is knowingly handed a worse model; the test data, which neither has seen, then says what the
+choice was worth.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import client_table, summarise
 from glocal.evaluation.trials import Trial
 from glocal.experiment.adaptation_report import Adapted, compose
+from glocal.experiment.best_runner import TITLE
+from glocal.experiment.config import Config
 from glocal.experiment.early_stopping import standard_error
 from glocal.experiment.repeat import Repeat
 from glocal.experiment.run import Run
@@ -30,11 +34,19 @@ Offer = Repeat | Adapted
 CHOICE = "choice"
 """What the row of a comparison is called in which each client chooses."""
 
+LOCAL = "local"
+"""What staying with the same model alone is called."""
 
-def choice(done: Mapping[str, Run], fed: Federation) -> Run:
+
+def choice(done: Mapping[str, Run], fed: Federation, config: Config) -> Run:
     """What becomes of clients that choose, among all these runs, on their own validation data.
 
     Everything chosen from must have been trained, so all of its traffic counts.
+
+    Args:
+        done: The runs, all set against the same baseline.
+        fed: The data as their first repeat has it.
+        config: Their settings, which say how verdicts are reached.
     """
     offers = {name: run for name, run in done.items() if not run.is_baseline}
     if not offers:
@@ -50,11 +62,13 @@ def choice(done: Mapping[str, Run], fed: Federation) -> Run:
             others[name] = repeat = run.repeats[r]
             if repeat.adapted is not None:
                 others[f"{name}, adapted"] = repeat.adapted
-        outcome, chosen = choose(alone, others, fold.val.counts())
         best = first.best[r] if first.best else None
-        trials.append(Trial(fold, outcome, alone.outcome, best=best))
+        stay = (alone.outcome if best is None else best, first.alone_scores[r])
+        outcome, chosen = choose(*stay, others, fold.val.counts(), LOCAL if best is None else TITLE)
+        shares = config.label_share_uncertainty
+        trials.append(Trial(fold, outcome, alone.outcome, best=best, uncertain_shares=shares))
         picks.append(chosen)
-    rows = client_table(trials)
+    rows = client_table(trials, config.same)
     for row, name in zip(rows, picks[0], strict=True):
         row["model"] = name
     summary = summarise(rows, trials)
@@ -67,12 +81,23 @@ def choice(done: Mapping[str, Run], fed: Federation) -> Run:
     return Run(CHOICE, {}, rows, summary, [], dict(fed.describe), {}, settings)
 
 
-def choose(alone: Offer, others: Mapping[str, Offer], n: Tensor) -> tuple[Outcome, list[str]]:
-    """Each client's choice on its ``n`` validation examples, leaning to what it has alone."""
+def choose(
+    alone: Outcome, score: Tensor, others: Mapping[str, Offer], n: Tensor, stays: str = LOCAL
+) -> tuple[Outcome, list[str]]:
+    """Each client's choice on its ``n`` validation examples, leaning to what it has alone.
+
+    Args:
+        alone: What it has alone came to.
+        score: [clients] the accuracy it may expect of that, by the data it learns from.
+        others: What it may choose instead, by name.
+        n: [clients] how many validation examples it has.
+        stays: What staying alone is called.
+    """
     names = list(others)
-    offered = torch.stack([others[name].val_accuracy.cpu() for name in names])
-    own = alone.val_accuracy.cpu()
-    leave = offered.amax(0) > own + standard_error(own, n.cpu())
-    best = offered.argmax(0)
-    picks = [names[int(b)] if go else "local" for b, go in zip(best, leave, strict=True)]
-    return compose([alone.outcome if p == "local" else others[p].outcome for p in picks]), picks
+    offered = torch.stack([others[name].val_accuracy.cpu().double() for name in names])
+    own = score.cpu().double()
+    leave = (offered.amax(0) > own + standard_error(own, n.cpu())).tolist()
+    top = offered.argmax(0).tolist()
+    picks = [names[i] if leaves else stays for i, leaves in zip(top, leave, strict=True)]
+    taken = zip(top, leave, strict=True)
+    return compose([others[names[i]].outcome if leaves else alone for i, leaves in taken]), picks

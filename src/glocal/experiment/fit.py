@@ -239,7 +239,7 @@ def concluded(
     if len(done) > 1:
         add_advice(done, config.join_cost, config.personalise_cost)
     if choose or config.adapt is not None:
-        done[CHOICE] = choice(done, fed)
+        done[CHOICE] = choice(done, fed, config)
     if against is not None:
         for run in done.values():
             difference = compared_with(run.summary, done[against].summary)

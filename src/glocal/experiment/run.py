@@ -217,7 +217,7 @@ def assembled(
     summary["parameters"] = tree.count(setup.task.params)
     adapted = [repeat.adapted for repeat in repeats if repeat.adapted is not None]
     if adapted:
-        add_adapted(rows, summary, trials, adapted)
+        add_adapted(rows, summary, trials, adapted, config.same)
     struck = [repeat.struck for repeat in repeats if repeat.struck is not None]
     if struck:
         add_attack(rows, summary, struck)

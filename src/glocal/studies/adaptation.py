@@ -78,7 +78,7 @@ def adapt_runs(
             if without:
                 more[name]["without"] = trained_without(old, runs[name], report)
     first = next(iter(runs.values()))
-    everybody = {**runs, CHOICE: choice(runs, restored[0].fed)}
+    everybody = {**runs, CHOICE: choice(runs, restored[0].fed, restored[0].setup.config)}
     about = {"settings": plain(first.settings), "more": plain(more)}
     return everybody, more, {**result(everybody), **about}
 
@@ -133,8 +133,10 @@ def averaged_again(old: Restored, run: Run) -> dict[str, Any]:
     models = repeat.adapted.models if repeat.adapted else None
     assert models is not None
     outcome = retraining.again(old.trained, models, old.setup.fed)
-    trial = Trial(old.fed, outcome, alone.outcome)
-    rows = client_table([trial])
+    config = old.setup.config
+    shares = config.label_share_uncertainty
+    trial = Trial(old.fed, outcome, alone.outcome, uncertain_shares=shares)
+    rows = client_table([trial], config.same)
     figures = summarise(rows, [trial])
     kept = ("mean", "worst10", "better_off", "worse_off", "same", "undecided", "accuracies")
     return {
