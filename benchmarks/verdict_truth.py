@@ -1,6 +1,6 @@
 """Real digits against a truth: who is rightly decided on own test splits, and who wrongly?
 
-    python benchmarks/verdict_truth.py             two federations, fedavg and ditto, 25 runs each
+    python benchmarks/verdict_truth.py             four federations, fedavg and ditto, 25 runs each
     python benchmarks/verdict_truth.py --keep      and the table in verdict_truth.txt beside this
 
 Each method and the local baseline are trained 25 times on other splits and seeds. The truth of a
@@ -80,7 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=25)
     parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3])
     parser.add_argument("--methods", nargs="+", default=["fedavg", "ditto"])
     parser.add_argument("--keep", action="store_true")
     given = parser.parse_args()
