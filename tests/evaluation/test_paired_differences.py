@@ -78,10 +78,22 @@ def test_a_client_without_tests_and_another_metric() -> None:
         [none, np.array([0.5, 0.5])],
         [none, np.array([3.0, -1.0])],
     )
-    d = paired_differences([tested], pooled=False, accuracy=False)
+    d = paired_differences([tested], pooled=False, unit=4.0)
     assert np.isnan(d.benefit[0, 0])
     assert d.benefit[0, 1] == pytest.approx(1.0)
-    assert d.noise[0, 1] == pytest.approx((5.0 - 1.0**2) / 2)  # ten more of the federation's own
+    typical = (2 * 5.0 + 4.0) / (2 + 2)  # of two examples, and of two more of which one differs
+    assert d.noise[0, 1] == pytest.approx(((2 * 5.0 + 10 * typical) / 12 - 1.0**2) / 2)
+    # The mean is that of the client that was tested: its test examples' variance, not a quarter.
+    assert d.of_mean == pytest.approx(1.5**2 + 0.5**2)
+
+
+def test_nothing_that_differs_is_no_certainty() -> None:
+    """Neither a client's interval nor the mean's has no width."""
+    same = [one([2 * r, 2 * r + 1], [0, 0]) for r in range(3)]
+    for unit in (1.0, 0.3):
+        d = paired_differences(same, pooled=False, unit=unit)
+        assert (d.noise > 0).all()
+        assert d.of_mean_once == d.of_mean == pytest.approx(unit / 8 / 6)
 
 
 def test_small_own_splits_borrow_the_federations_share_of_differences() -> None:

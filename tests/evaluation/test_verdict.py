@@ -122,3 +122,51 @@ def test_repeats_of_the_same_tests_leave_their_noise_in_the_mean() -> None:
     )
     mean, low, _ = mean_benefit(d, 0.9)
     assert mean - low > 1.7 * math.sqrt(4e-4)
+
+
+def test_a_client_that_one_repeat_cannot_test_takes_nothing_from_the_others() -> None:
+    """As where an AUC is not defined in it: all have verdicts, its own of two repeats."""
+    repeats = drawn(np.random.default_rng(4), 0.03, 0.01, 60, 3)
+    none = np.zeros(0)
+    gap = repeats[1]
+    repeats[1] = Pairs(
+        [none.astype(np.int64), *gap.units[1:]],
+        [none, *gap.weight[1:]],
+        [none, *gap.difference[1:]],
+    )
+    for unit in (1.0, 0.2):
+        d = paired_differences(repeats, pooled=False, unit=unit)
+        found = verdicts(d, np.full(20, 100.0), DELTA, 0.9, pooled=False)
+        assert all(math.isfinite(v.low) and v.low < v.high for v in found)
+
+
+def test_models_that_never_differ_are_not_known_to_the_last_digit() -> None:
+    """Neither with the luck of training nor of these models; of any metric."""
+    same = [
+        Pairs(p.units, p.weight, [0 * x for x in p.difference])
+        for p in drawn(np.random.default_rng(5), 0.0, 0.0, 8, 3)
+    ]
+    for repeats in (same, same[:1]):
+        for unit in (1.0, 0.01):
+            d = paired_differences(repeats, pooled=False, unit=unit)
+            if len(repeats) > 2:
+                found = verdicts(d, np.full(20, 100.0), DELTA, 0.9, pooled=False)
+            else:
+                found = of_these_models(d, None, DELTA, 0.9)
+            assert all(v.low < 0 < v.high for v in found)
+            assert mean_benefit(d, 0.9)[1] < 0
+
+
+def test_the_mean_covers_where_half_of_the_clients_cannot_be_tested() -> None:
+    """Of these models, as 90 % should: the mean is over those who are tested."""
+    rng, covered, none = np.random.default_rng(6), 0, np.zeros(0)
+    for _ in range(200):
+        (p,) = drawn(rng, 0.0, 0.0, 60, 1)
+        half = Pairs(
+            [*p.units[:10], *[none.astype(np.int64)] * 10],
+            [*p.weight[:10], *[none] * 10],
+            [*p.difference[:10], *[none] * 10],
+        )
+        _, low, high = mean_benefit(paired_differences([half], pooled=False), 0.9)
+        covered += low < 0 < high
+    assert 165 <= covered <= 196

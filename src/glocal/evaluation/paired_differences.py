@@ -14,11 +14,13 @@ them is right. Examples that belong together (one patient's) are one unit ``g``,
 ``a`` examples more keep ``v`` from being zero where by chance no example differs. On all clients'
 test examples, of which there are many, these are two of which one differs (``D = ½``), and no mean
 benefit ``b̄`` is taken off. On own test splits, which may be small, they are ten of the federation's
-mean ``D = (Σ n_e d + 1)/(Σ n_e + 2)``, where the ones are for accuracies alone.
+mean ``D = (Σ n_e d + u)/(Σ n_e + 2)``. Two models differ by 1 on an example that one of them has
+right; of another metric, ``u`` is the variance of what examples contribute to it.
 
 Over repeats, ``o = Σ_g (mean_r W_gr)² / mean_r Σ_g W_gr²`` is the share of ``v`` that is left in
 the mean (:mod:`glocal.evaluation.moderated_t`), and ``Σ_g (mean_r mean_k W_gkr x_gkr)²`` the
-variance, over test sets, of the mean benefit over clients and repeats.
+variance, over test sets, of the mean benefit over clients and repeats; at least that of two more
+examples, of which one differs.
 """
 
 from __future__ import annotations
@@ -66,11 +68,11 @@ class PairedDifferences:
 
 
 def paired_differences(
-    repeats: Sequence[Pairs], *, pooled: bool, accuracy: bool = True
+    repeats: Sequence[Pairs], *, pooled: bool, unit: float = 1.0
 ) -> PairedDifferences:
     """The benefit of every client in every repeat.
 
-    ``pooled``: clients are tested on everybody's examples. ``accuracy``: differences are at most 1.
+    ``pooled``: clients are tested on everybody's examples. ``unit``: ``u``, 1 of accuracies.
     """
     clients = len(repeats[0].units)
     benefit, differing, concentration = (np.full((len(repeats), clients), np.nan) for _ in range(3))
@@ -79,7 +81,7 @@ def paired_differences(
     of_all, of_mean_once = np.zeros(units), []
     grouped = _Grouped()
     for r, tested in enumerate(repeats):
-        in_this = np.zeros(units)
+        in_this, tested_here = np.zeros(units), sum(len(ids) > 0 for ids in tested.units)
         for k in range(clients):
             ids, w = tested.units[k], tested.weight[k]
             if len(ids):
@@ -90,34 +92,38 @@ def paired_differences(
                 benefit[r, k] = total.sum()
                 differing[r, k] = (total[there] ** 2 / weight[there]).sum()
                 concentration[r, k] = (weight**2).sum()
-                in_this[group] += total / clients
-        of_all += in_this / len(repeats)
-        of_mean_once.append(float((in_this**2).sum()))
+                in_this[group] += total / tested_here
+        if tested_here:
+            of_all += in_this
+            of_mean_once.append(float((in_this**2).sum()))
     effective = 1 / concentration
-    noise = noise_of(benefit, differing, effective, pooled=pooled, accuracy=accuracy)
+    noise = noise_of(benefit, differing, effective, pooled=pooled, unit=unit)
     overlap = np.array(
         [_overlap([(t.units[k], t.weight[k]) for t in repeats], grouped) for k in range(clients)]
     )
+    # Where by chance no example differs: one of two more would.
+    n = len(np.unique(np.concatenate(everything)))
+    least = unit / (n + 2) / max(n, 1)
     return PairedDifferences(
         benefit,
         differing,
         effective,
         noise,
         overlap,
-        float((of_all**2).sum()),
-        float(np.mean(of_mean_once)),
+        max(float((of_all**2).sum()) / max(len(of_mean_once), 1) ** 2, least),
+        max(float(np.mean(of_mean_once or [0.0])), least),
     )
 
 
 def noise_of(
-    benefit: Array, differing: Array, effective: Array, *, pooled: bool, accuracy: bool = True
+    benefit: Array, differing: Array, effective: Array, *, pooled: bool, unit: float = 1.0
 ) -> Array:
     """``v`` of every client in every repeat."""
     if pooled:
         return (effective * differing + 1) / (effective + 2) / effective
-    there, one = np.isfinite(benefit), float(accuracy)
+    there = np.isfinite(benefit)
     n = float(effective[there].sum())
-    typical = (float((effective * differing)[there].sum()) + one) / max(n + 2 * one, 1e-300)
+    typical = (float((effective * differing)[there].sum()) + unit) / (n + 2)
     square = (effective * differing + 10 * typical) / (effective + 10)
     mean = float(benefit[there].mean()) if there.any() else 0.0
     return np.maximum(square - mean**2, 0.3 * square) / effective

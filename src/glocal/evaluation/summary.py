@@ -199,6 +199,7 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
     }
     summary["metric"] = tests.metric
     summary["covers"] = "training and tests" if len(trials) >= ENOUGH else "tests"
+    summary["covers_label_shares"] = pooled and trials[0].uncertain_shares
     if len(trials) >= ENOUGH:
         summary["at_least"] = shown_at_least(differences, LEVEL)
         left = len(rows) - summary["at_least"]

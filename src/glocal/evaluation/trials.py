@@ -125,8 +125,16 @@ class Estimate:
 
     def differences(self, tested: Sequence[Pairs]) -> PairedDifferences:
         """What these tests say of every client's benefit."""
-        of_accuracy = self.metric == "accuracy"
-        return paired_differences(tested, pooled=self.pooled, accuracy=of_accuracy)
+        return paired_differences(tested, pooled=self.pooled, unit=self.unit)
+
+    @cached_property
+    def unit(self) -> float:
+        """By how much examples may differ, squared: 1, or the variance of their contributions."""
+        if self.metric == "accuracy":
+            return 1.0
+        values = np.concatenate([x for t in self.trials for x in self.of(t.outcome)])
+        values = values[np.isfinite(values)]
+        return max(float(values.var()) if len(values) else 0.0, 1e-12)
 
     def verdicts(self, alone: Sequence[Outcome], same: float | None = None) -> list[Verdict]:
         """The verdict on every client, ``same`` being δ."""

@@ -108,7 +108,7 @@ def verdicts(
         estimate, low, high, sd = (x.copy() for x in (estimate, low, high, sd))
         repeats = differences.benefit.shape[0]
         in_common = found.shared / repeats
-        least = differences.noise[:, tested].min(0) * differences.overlap[tested]
+        least = np.nanmin(differences.noise[:, tested], 0) * differences.overlap[tested]
         own = np.maximum(found.variance[tested] - in_common, least)
         drawn = partial_pooling(
             found.mean[tested], own, n_train[tested], level, in_common, repeats - 1

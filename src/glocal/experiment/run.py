@@ -192,7 +192,7 @@ def assembled(
     ]
     first = repeats[0]
     rows = client_table(trials, config.same)
-    summary = summarise(rows, trials)
+    summary = summarise(rows, trials) | {"same_within": config.same}
     if first.trained is not None:
         at_the_end = first.trained
         summary["personal"] = not at_the_end.training.one_for_all(at_the_end.progress)
@@ -246,7 +246,10 @@ def assembled(
     )
 
 
-OF_BASELINE = ("local_", "benefit", "low", "high", "verdict", "estimate", "needs", "same_model_")
+OF_BASELINE = (
+    *("local_", "benefit", "low", "high", "verdict"),
+    *("estimate", "p_worse", "needs", "same_model_"),
+)
 """How the columns of a client's row begin that are about what it has alone."""
 
 

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from glocal.evaluation.metrics import LOWER_IS_BETTER
+from glocal.evaluation.partial_pooling import FEWEST
 from glocal.evaluation.summary import against
 from glocal.experiment.run import Run
 from glocal.report.tables import (
@@ -52,7 +54,8 @@ def show_comparison(runs: Mapping[str, Run], base: str | None = None) -> None:
     for name, run in runs.items():
         worse = [r["client"] for r in run.clients if r["verdict"] == "worse off"]
         if worse:
-            print(f"Worse off than alone with {name}: {some(worse)}.")
+            alone = "the best alone" if "best_alone" in run.summary else "alone"
+            print(f"Worse off than {alone} with {name}: {some(worse)}.")
 
 
 def html_of_comparison(runs: Mapping[str, Run]) -> str:
@@ -85,7 +88,8 @@ def shown_in_words(name: str, summary: Mapping[str, Any]) -> str:
         text += f" (of these calls {'fewer than one' if chance < 1 else f'about {chance:.0f}'} "
         text += "may be chance)"
     if at_least:
-        text += f"; that at least {at_least} are, whoever they be, is shown for the federation"
+        are = "is" if at_least == 1 else "are"
+        text += f"; that at least {at_least} {are}, whoever they be, is shown for the federation"
     return text + "."
 
 
@@ -290,37 +294,71 @@ def _legend(runs: Mapping[str, Run]) -> list[str]:
         else "each client's own test split"
     )
     repeats = summary["repeats"]
-    alone = "the model the client trains by itself"
-    if best := next((s["best_alone"] for s in summaries if "best_alone" in s), None):
-        families = ", ".join(f"{k} {n}" for k, n in sorted(best.items(), key=lambda i: -i[1]))
-        alone = f"the best it can train by itself (chosen on its own data: {families})"
     lines = [
         f"{len(clients)} clients, {sum(clients['n_train'])} training examples, "
         f"{summary['parameters']:,} parameters" + (f", {repeats} repeats." if repeats > 1 else "."),
-        f"Accuracy: each client's model on {where}; means over clients. vs alone: points above "
-        f"{alone}, with a 90 % interval. Sent: parameters communicated, to and from all sampled "
-        "clients together. Gradients: of one example each, by all clients together.",
-        _what_verdicts_mean(summary),
+        f"Accuracy: each client's model on {where}; means over clients. {_what_is_above(summaries)}"
+        "Sent: parameters communicated, to and from all sampled clients together. Gradients: of "
+        "one example each, by all clients together.",
     ]
-    if "pooling" in summary:
-        lines.append(summary["pooling"]["why"])
+    if any(s["benefit"] is not None for s in summaries):
+        lines.append(_what_verdicts_mean(summary))
+        if "pooling" in summary and summary["metric"] == "accuracy":
+            lines.append(summary["pooling"]["why"])
     if any("new_test" in s for s in summaries):
         lines.append("New test: all clients' logits averaged, on everybody's test examples.")
     return lines
 
 
-def _what_verdicts_mean(summary: Mapping[str, Any]) -> str:
-    if summary["covers"] == "tests":
-        return (
-            "Better or worse off: of these trained models, by a paired test at 90 %; models that "
-            "are trained again may differ: --repeats 3. Same: within 2 points; else undecided."
-        )
+UNITS = {"accuracy": "points", "cross_entropy": "hundredths of a nat of cross-entropy"}
+"""What a benefit is counted in; of other metrics, points of them."""
+
+
+def _what_is_above(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """What stands in the columns of the benefit."""
+    if all(s["benefit"] is None for s in summaries):
+        return ""
+    metric = summaries[0]["metric"]
+    better = "better than" if metric in LOWER_IS_BETTER else "above"
+    unit = UNITS.get(metric, f"points of {metric}")
+    best = next((s["best_alone"] for s in summaries if "best_alone" in s), None)
+    if best is None:
+        what = "the model the client trains by itself"
+        return f"vs alone: {unit} {better} {what}, with a 90 % interval. "
+    families = ", ".join(f"{k} {n}" for k, n in sorted(best.items(), key=lambda i: -i[1]))
+    by = "" if metric == "accuracy" else " by accuracy"
     return (
+        f"vs same model: {unit} {better} the same model that the client trains by itself; vs best "
+        f"alone: {better} the best it can train by itself (chosen on its own data{by}: "
+        f"{families}), with a 90 % interval. "
+    )
+
+
+def _what_verdicts_mean(summary: Mapping[str, Any]) -> str:
+    metric, given = summary["metric"], summary.get("same_within")
+    within = "5 % of what it has alone" if metric in LOWER_IS_BETTER else "2 points"
+    if given is not None:
+        within = f"{100 * given:g} {UNITS.get(metric, 'points')}"
+    same = f"Same: within {within}"
+    if summary["covers"] == "tests":
+        by = "a paired test at 90 %" if metric == "accuracy" else "a normal 90 % interval"
+        return (
+            f"Better or worse off: of these trained models, by {by}; models that are trained again "
+            f"may differ: --repeats 3. {same}; else undecided."
+        )
+    text = (
         "Better or worse off: shown at 90 % for a client that takes part and trains anew, by an "
         "interval that covers test examples and the luck of training on both sides; it does not "
-        "cover other clients, or data of another kind. Same: within 2 points. Undecided: neither "
-        "is shown."
+        "cover other clients, or data of another kind."
     )
+    if summary["estimate"] == "own" and summary["clients"] >= FEWEST:
+        text += (
+            " On own test splits it holds for 90 % of clients on average: one that differs from "
+            "all others is drawn towards them."
+        )
+    if summary.get("covers_label_shares"):
+        text += " A client's interval covers its label shares, too; that of the mean does not."
+    return f"{text} {same}. Undecided: neither is shown."
 
 
 def show_clients(run: Run) -> None:
