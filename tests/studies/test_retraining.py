@@ -98,9 +98,9 @@ def test_a_number_of_clients_is_at_most_those_who_are_left(run: Run) -> None:
     assert run.trained is not None
     t, clients = run.trained.training, len(ragged())
     fewer = further.among(replace(t, sampler=Fixed(clients)), (0, 1))
-    assert len(fewer.sampler.cohort(clients, t.key(0))) == clients - 2
+    assert len(fewer.sampler.cohort(clients, t.key(0, 0))) == clients - 2
     half = further.among(replace(t, sampler=Fraction(0.5)), (0, 1))
-    drawn = half.sampler.cohort(clients, t.key(0)).tolist()
+    drawn = half.sampler.cohort(clients, t.key(0, 0)).tolist()
     assert len(drawn) == round((clients - 2) / 2)
     assert not {0, 1} & set(drawn)
 
