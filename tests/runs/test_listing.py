@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -242,7 +243,7 @@ def test_the_table_is_newest_first_and_says_once_what_is_the_same(runs):
     code, out, err = runs()
     assert (code, err) == (0, "")
     assert shown(out) == ["runs/saved", "runs/één", "runs/both/fedavg", "runs/both/local"]
-    head = "folder state method data rounds seed mean % b/w/u when"
+    head = "folder state method data rounds seed mean % b/w/s/u when"
     assert " ".join(out.splitlines()[1].split()) == head
     assert "In all of them: 4 clients." in out
     row = next(line for line in out.splitlines() if "één" in line)
@@ -251,6 +252,8 @@ def test_the_table_is_newest_first_and_says_once_what_is_the_same(runs):
     assert "toy.npz iid" in row
     assert "2×2" in row
     assert "2001-09-09" in row
+    (counts,) = re.findall(r"\d+/\d+/\d+/\d+", row)
+    assert sum(map(int, counts.split("/"))) == 4
 
 
 @pytest.mark.parametrize(

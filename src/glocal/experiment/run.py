@@ -164,11 +164,14 @@ class Run:
         """The verdict in a line."""
         s = self.summary
         if s["benefit"] is None:
-            return f"<Run {self.method}: mean accuracy {s['mean']:.3f} of {s['clients']}>"
+            return (
+                f"<Run {self.method}: mean accuracy {s['mean']:.3f} of {s['clients']} clients, "
+                "which are set against no baseline>"
+            )
         return (
             f"<Run {self.method}: mean accuracy {s['mean']:.3f} (alone {s['local_mean']:.3f}); "
             f"{s['better_off']} better off, {s['worse_off']} worse off, "
-            f"{s['undecided']} undecided of {s['clients']}>"
+            f"{s['same']} the same, {s['undecided']} undecided of {s['clients']}>"
         )
 
 

@@ -21,6 +21,8 @@ from glocal.report.tables import (
 )
 from glocal.runs.listing import Listed, printable
 
+VERDICTS = ("better_off", "worse_off", "same", "undecided")
+
 COLOURS = {"running": "green", "stopped": "yellow", "damaged": "red"}
 
 
@@ -65,7 +67,7 @@ def _table(shown: Sequence[Listed]) -> tuple[list[Column], list[list[Cell]], str
         (Column("rounds", line=1), [_rounds(run) for run in shown]),
         (Column("seed", line=1), [_plain(run.value("seed")) for run in shown]),
         (Column("mean %", line=1), [percent(run.figure("mean")) for run in shown]),
-        (Column("b/w/u", line=1), [_verdicts(run) for run in shown]),
+        (Column("b/w/s/u", line=1), [_verdicts(run) for run in shown]),
         *([(Column("ε", line=1), [_epsilon(run) for run in shown])] if private else []),
         (Column("when"), [_when(run) for run in shown]),
     ]
@@ -87,7 +89,7 @@ def _table(shown: Sequence[Listed]) -> tuple[list[Column], list[list[Cell]], str
 def _legend(shown: Sequence[Listed]) -> str:
     said = ""
     if any(run.summary for run in shown):
-        said = "b/w/u: clients better off than alone, worse off, undecided. "
+        said = "b/w/s/u: clients better off than alone, worse off, the same, undecided. "
     if any("×" in _rounds(run) for run in shown):
         said += "Rounds × repeats. "
     return said
@@ -108,10 +110,7 @@ def compared(shown: Sequence[Listed], result: Mapping[str, Any]) -> list[str]:
     figures = {
         "mean %": [percent(run.figure("mean")) for run in shown],
         "worst 10 %": [percent(run.figure("worst10")) for run in shown],
-        **{
-            name.replace("_", " "): [_number(run, name) for run in shown]
-            for name in ("better_off", "worse_off", "undecided")
-        },
+        **{name.replace("_", " "): [_number(run, name) for run in shown] for name in VERDICTS},
         "sent up": [short(run.figure("params_up")) for run in shown],
         "sent down": [short(run.figure("params_down")) for run in shown],
         "ε": [_epsilon(run) for run in shown],
@@ -155,7 +154,7 @@ def _rounds(run: Listed) -> str:
 def _verdicts(run: Listed) -> str:
     if run.alone or not run.summary:
         return "–"
-    return "/".join(_number(run, k) for k in ("better_off", "worse_off", "undecided"))
+    return "/".join(_number(run, k) for k in VERDICTS)
 
 
 def _number(run: Listed, name: str) -> str:

@@ -47,7 +47,10 @@ FIGURES = (
     "gradient_evaluations",
     "epsilon",
 )
-"""What a summary says in a number each."""
+"""What a summary says in a number each, and what runs are asked for by.
+
+``same`` is not among them: runs are asked for by the setting of that name.
+"""
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ class Listed:
             "partition": self.value("partition"),
             "settings": dict(self.settings),
             **{name: self.facts.get(name, {}) for name in FACTS},
-            "summary": {name: self.figure(name) for name in FIGURES} if self.summary else None,
+            "summary": {n: self.figure(n) for n in (*FIGURES, "same")} if self.summary else None,
         }
 
 
