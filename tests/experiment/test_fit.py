@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,9 @@ def test_what_a_run_is() -> None:
     assert not run.is_baseline
     assert repr(run).startswith("<Run fedavg: mean accuracy 0.")
     assert "of 6>" in repr(run)
+    words = ("better off", "worse off", "the same", "undecided")
+    counts = [re.search(rf"(\d+) {word}", repr(run)) for word in words]
+    assert sum(int(found[1]) for found in counts if found) == 6
 
 
 def test_local_is_the_baseline_itself() -> None:
@@ -264,6 +268,13 @@ GOOD = {
         ({"model": nn.Linear(5, 3)}, "the shape and type of the data"),
         ({"model": nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))}, "use nn.GroupNorm"),
         ({"baseline": "fedavg"}, "the baseline must be same, best, none, or local with settings"),
+        ({"baseline": "knn"}, "the baseline must be same, best, none, or local with settings"),
+        ({"baseline": "local(lr=0"}, "lr"),
+        ({"same": -1}, "same must be 0 or more, not -1"),
+        ({"same": 2}, "same is a share, which must be below 1, not 2: 2 points are 0.02"),
+        ({"metric": "ece", "same": -0.1}, "same must be 0 or more, not -0.1"),
+        ({"join_cost": -0.5}, "join_cost must be 0 or more, not -0.5"),
+        ({"personalise_cost": -1}, "personalise_cost must be 0 or more, not -1"),
         ({"init": {}}, "missing .'layers.0.bias'.*unknown nothing"),
         (
             {"init": {**GOOD, "x": torch.zeros(1)}, "model": Net},

@@ -35,7 +35,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Federated learning in which every participant is better off: who is, by how much, and "
     "who is not?\n\nStart with 'glocal compare': it trains a few methods on embedded data and sets "
-    "every client against the model it could train alone.",
+    "every client against the best it can train alone.",
 )
 
 app.add_typer(study.app, name="study")

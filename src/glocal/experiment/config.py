@@ -129,7 +129,8 @@ class Config:
     repeats: int = setting(
         1,
         "Evaluation",
-        "Repeat on other splits and seeds; verdicts pool over them, so fewer stay undecided.",
+        "Repeat on other splits and seeds; verdicts pool over them, so fewer stay undecided, and "
+        "with three or more they cover the luck of training, not of the test examples alone.",
         least=1,
     )
     baseline: str | Method | None = setting(
@@ -154,8 +155,8 @@ class Config:
     same: float | None = setting(
         None,
         "Evaluation",
-        "The difference up to which a client counts as neither better nor worse off; 0.02, or 5 % "
-        "of what an error is alone.",
+        "The difference up to which a client counts as neither better nor worse off, as a share (2 "
+        "points are 0.02); by default 0.02, or 5 % of what an error is alone.",
     )
     join_cost: float = setting(
         0.0, "Evaluation", "What taking part costs a client, in points: advice takes it off."

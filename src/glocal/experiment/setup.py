@@ -21,11 +21,12 @@ from glocal.core.own_code import is_own, load_own, told
 from glocal.core.spec import split_plus
 from glocal.core.threads import one_thread
 from glocal.core.types import Params
-from glocal.core.validation import build
+from glocal.core.validation import build, not_negative
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.evaluation.evaluate import Outcome, metric_names, outcomes
 from glocal.evaluation.influence import VALUES
+from glocal.evaluation.metrics import LOWER_IS_BETTER
 from glocal.evaluation.pooling_test import worth_evaluating
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment.adaptation import techniques
@@ -38,7 +39,7 @@ from glocal.experiment.baseline import (
 from glocal.experiment.config import Config
 from glocal.experiment.early_stopping import Selected
 from glocal.experiment.result_files import load_tensors
-from glocal.methods import resolve
+from glocal.methods import registry, resolve
 from glocal.methods.local import LocalTraining
 from glocal.nn import models
 from glocal.nn.augment import AUGMENTATIONS, chain
@@ -188,7 +189,10 @@ def baseline(given: str | Method | None) -> LocalTraining:
     if given == "none":
         raise GlocalError("this sets clients against what they have alone: use --baseline same.")
     spec = "local" if given in (None, "same", "best") else given
-    method: Any = resolve(spec) if isinstance(spec, str) else spec
+    method: Any = spec
+    if isinstance(spec, str):
+        known = registry.lookup(spec.partition("(")[0].strip())
+        method = resolve(spec) if known is not None else None
     if not isinstance(method, Method) or not isinstance(method.local, LocalTraining):
         raise GlocalError(
             "the baseline must be same, best, none, or local with settings: local(lr=0.1)."
@@ -213,6 +217,14 @@ def check_names(config: Config) -> None:
     check_policy(config.diverged)
     if config.metric not in VALUES:
         raise unknown("metric", config.metric, VALUES)
+    not_negative(join_cost=config.join_cost, personalise_cost=config.personalise_cost)
+    if config.same is not None:
+        not_negative(same=config.same)
+        if config.same >= 1 and config.metric not in LOWER_IS_BETTER:
+            raise GlocalError(
+                f"same is a share, which must be below 1, not {config.same:g}: {config.same:g} "
+                f"points are {config.same / 100:g}."
+            )
     if config.precision not in PRECISIONS:
         raise unknown("precision", config.precision, PRECISIONS)
 
