@@ -59,7 +59,9 @@ class LaneGroup:
     @classmethod
     def of(cls, trainings: Sequence[Training]) -> LaneGroup:
         """Together where they can be; all on the engine of the first, which then knows them."""
-        if len(trainings) == 1 or not can_be_merged(trainings):
+        # One that was tuned has the program of those that it was chosen from.
+        single = len(trainings) == 1 and not trainings[0].turns
+        if single or not can_be_merged(trainings):
             return cls(tuple(trainings), merged=False)
         engine = trainings[0].engine
         return cls(tuple(replace(training, engine=engine) for training in trainings))

@@ -90,7 +90,10 @@ def compile_step(
     try:
         with _COMPILING, _quiet():
             program, unread = _first_that_works(
-                lambda fused: _compiled(step, inputs, changed, single_thread, fused, max_operations)
+                lambda fused: _compiled(
+                    step, inputs, changed, single_thread, fused, max_operations
+                ),
+                _instructions_tried_out,
             )
             first = result(step, inputs[:changed])
             second = result(step, first)
@@ -105,20 +108,40 @@ def compile_step(
     return None
 
 
-def _first_that_works(make: Callable[[bool], Compiled]) -> Compiled:
+_TRIED_OUT = [False]
+"""Whether what instructions the C++ compiler knows is to be tried out."""
+
+
+def _first_that_works(
+    make: Callable[[bool], Compiled], before_second: Callable[[], None]
+) -> Compiled:
     """With fused updates, or without where this torch does not know how.
 
-    Once more where the C++ compiler fails: a signal that stops the run may have reached it first.
+    Once more where the C++ compiler fails: it may not know the processor's instructions, or a
+    signal that stops the run may have reached it first.
     """
-    for fused in (True, True):
+    for attempt in range(2):
         try:
-            return make(fused)
+            return make(True)
         except _TooManyOperationsError:
             raise
         except Exception as error:
             if "CppCompileError" not in str(error):
                 break
+        if attempt == 0:
+            before_second()
     return make(False)
+
+
+def _instructions_tried_out() -> None:
+    """From now on TorchInductor tries out what instructions the C++ compiler knows.
+
+    It compiles a program for each, which takes ten seconds: by rule the compiler knows them.
+    """
+    from torch._inductor import cpu_vec_isa
+
+    _TRIED_OUT[0] = True
+    getattr(cpu_vec_isa.valid_vec_isa_list, "cache_clear", lambda: None)()
 
 
 def _same_change(before: Tensor, made: Tensor, plain: Tensor, half_precision: bool) -> bool:
@@ -264,6 +287,8 @@ def _settings(config: Any, device: torch.device, single_thread: bool) -> dict[st
     if device.type == "cpu":
         both = ("realize_cpu_acc_reads_threshold", "realize_acc_reads_threshold")
         settings[next(name for name in both if hasattr(config, name))] = READS
+        if config.cpp.vec_isa_ok is None and not _TRIED_OUT[0]:
+            settings["cpp.vec_isa_ok"] = True
     if single_thread:  # with this wrapper it lets go of Python while it runs
         settings |= {"cpp.threads": 1, "cpp_wrapper": True, "size_asserts": False}
     if torch.__version__ < "2.7":  # its cache works within torch.compile only
