@@ -136,7 +136,7 @@ class Training:
         """The keys of each purpose that was asked for, one for each round, and some more."""
         return {}
 
-    def key(self, purpose: int, number: int, *path: int) -> Tensor:
+    def key(self, purpose: int, number: int = 0, *path: int) -> Tensor:
         """The key for a purpose, and a round or what else it depends on.
 
         Those of all rounds are made at once: on a GPU, each by itself would be ten launches.
