@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from contextlib import nullcontext
 
 import pytest
 
@@ -32,3 +34,23 @@ def test_methods(
     sampler = Fixed(len(SIZES)) if spec in EVERYBODY else None
     check_method(SMALL.get(spec, spec), sampler=sampler, compiled=True)
     assert capsys.readouterr().err == ""  # nothing went on uncompiled
+
+
+def test_shortcuts_give_the_same_programs_to_the_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import config
+    from torch._inductor.graph import GraphLowering
+
+    written: list[str] = []
+    monkeypatch.setattr(GraphLowering, "save_output_code", staticmethod(written.append))
+
+    def programs() -> list[str]:
+        compiling._MADE.clear()
+        written.clear()
+        with config.patch(force_disable_caches=True):
+            check_method("ditto", compiled=True)
+        return [re.sub(r"\d+_inference", "", text) for text in written]  # a count of programs
+
+    short = programs()
+    monkeypatch.setattr(compiling, "shortcuts", nullcontext)
+    assert short == programs()
+    assert short

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import signal
@@ -10,7 +11,9 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from importlib import import_module
 from multiprocessing.connection import wait as wait_for
+from typing import Any
 
 from glocal.core.errors import GlocalError
 
@@ -44,8 +47,21 @@ def lost_workers_explained() -> Iterator[None]:
         ) from error
 
 
+def call(module: str, function: str, *arguments: Any) -> None:
+    """Call a function of a module that is imported only then.
+
+    A pool whose workers begin by this has all of them started at once: a worker that is sent a
+    function reads what comes behind it, and lets the next one start, when its module is there.
+    """
+    getattr(import_module(module), function)(*arguments)
+
+
 def begin_worker() -> None:
-    """In a new worker: the parent answers signals to stop, and no worker outlives it."""
+    """In a new worker: the parent answers signals to stop, and no worker outlives it.
+
+    When it has nothing left to do it ends at once: to take torch apart takes a second or two.
+    """
+    atexit.register(os._exit, 0)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -72,6 +72,7 @@ def fit_all(
     seeds: Sequence[int],
     *,
     tune: bool,
+    repeats: int | None = None,
     tick: Callable[[int, int], None] = lambda done, total: None,
     processes: int = 1,
     metric: str = "accuracy",
@@ -79,17 +80,18 @@ def fit_all(
     """What every client of every repeat fits best, of all families but the same model.
 
     Args:
-        federations: those of the repeats.
+        federations: those of some repeats.
         seeds: theirs.
         tune: whether clients learn from their validation data too.
+        repeats: how many there are in all, which share what may be spent; by rule these.
         tick: called with the clients done and the clients there are.
         processes: how many work on it; it changes nothing that comes out.
         metric: what better off is measured by.
     """
-    clients = len(federations[0])
+    clients, repeats = len(federations[0]), repeats or len(federations)
     limit = min(
         classifiers.CLIENT_OPERATIONS,
-        classifiers.FEDERATION_OPERATIONS / (clients * len(federations)),
+        classifiers.FEDERATION_OPERATIONS / (clients * repeats),
     )
     tasks = []
     for r, (fed, of_repeat) in enumerate(zip(federations, seeds, strict=True)):

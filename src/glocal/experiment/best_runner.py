@@ -43,9 +43,10 @@ class BestAlone:
         """All repeats by one pool of processes; a worker of another pool does them by itself."""
         config, began = several[0].config, time.monotonic()
         inside = multiprocessing.parent_process() is not None
+        title = TITLE if len(several) > 1 else several[0].title(TITLE)
 
         def tick(done: int, total: int) -> None:
-            callbacks.report(TITLE, done, total)
+            callbacks.report(title, done, total)
             if checkpoints is not None and checkpoints.stop():
                 raise Stopped  # nothing of this is on disk: it is done again
 
@@ -55,6 +56,7 @@ class BestAlone:
             tune=config.tune,
             tick=tick,
             metric=config.metric,
+            repeats=config.repeats,
             processes=1 if inside else config.jobs or cores(),
         )
         seconds = (time.monotonic() - began) / len(several)

@@ -25,7 +25,7 @@ import torch
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.core.locks import hold
-from glocal.core.processes import begin_worker, cores, lost_workers_explained, without_script
+from glocal.core.processes import begin_worker, call, cores, lost_workers_explained, without_script
 from glocal.core.progress import print_note
 from glocal.data.federation import Federation
 from glocal.experiment.best_runner import AloneRepeats, BestAlone, fits
@@ -117,17 +117,21 @@ def repeats(
     for name in wanted:
         left_out = [r for r in range(count) if r not in finished[name]]
         runner = _runner(name, config, runners)
-        # Clients alone are side by side, all repeats of them, however many processes there are.
-        together = isinstance(runner, Federated)
-        fitting = lanes[name] if together else count
-        most = min(fitting, share(config, len(runners), jobs)) if together else count
-        divided = groups(runner, left_out, most, kept[name])
+        if isinstance(runner, Federated):
+            fitting = lanes[name]
+            together = min(fitting, share(config, len(runners), jobs))
+        else:  # clients alone are side by side, all repeats of them; scikit-learn's fits are not
+            fitting = together = 1 if name == BEST else count
+        divided = groups(runner, left_out, together, kept[name])
         tasks += [(name, some, fitting) for some in divided]
     # What takes longest is begun first, so that all processes end at about the same time.
-    tasks.sort(key=lambda task: -_cost(task[0], _runner(task[0], config, runners)))
-    sent, threads = _sent(config, fed, methods), max(1, cores() // jobs)
+    tasks.sort(key=lambda task: -_cost(task[0], task[1][0], _runner(task[0], config, runners)))
+    sent, threads = _sent(config, fed, methods, kept), max(1, cores() // jobs)
     pool = ProcessPoolExecutor(
-        jobs, context, initializer=_begin, initargs=(sent, messages, stop, kept, threads)
+        jobs,
+        context,
+        initializer=call,
+        initargs=(_begin.__module__, _begin.__name__, sent, messages, stop, threads),
     )
     left, halted = list(runners), False
     try:
@@ -169,21 +173,29 @@ def repeats(
                 child.kill()
 
 
-def _cost(name: str, runner: AnyRunner) -> float:
+def _cost(name: str, repeat: int, runner: AnyRunner) -> float:
     """How long a task may take beside others: clients alone try most.
 
-    Scikit-learn comes second: it needs no compiler, for whose first run others wait.
+    Scikit-learn's first fits come second, since they need no compiler, for whose first run others
+    wait; the rest comes last: small pieces, with which all processes end at about the same time.
     """
+    if name == BEST:
+        return sys.float_info.max if repeat == 0 else 0.0
     if not isinstance(runner, Federated):
-        return sys.float_info.max if name == BEST else math.inf
+        return math.inf
     steps = [stage.method.local.phases for stage in runner.plan.stages]
     return max(sum(p.gradients * max(p.epochs, 1) for p in phases) for phases in steps)
 
 
-def _sent(config: Config, fed: Federation, methods: Mapping[str, str | Method | Plan]) -> bytes:
+def _sent(
+    config: Config,
+    fed: Federation,
+    methods: Mapping[str, str | Method | Plan],
+    kept: Mapping[str, CheckpointPolicy | None],
+) -> bytes:
     """What a worker needs, pickled here: as it is, torch would pass it in shared memory."""
     try:
-        return pickle.dumps((config, fed, dict(methods), registry.REGISTERED))
+        return pickle.dumps((config, fed, dict(methods), kept, registry.REGISTERED))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise GlocalError(
             f"this cannot be sent to other processes ({error}): give methods and models by "
@@ -222,13 +234,11 @@ class _Worker:
 _WORKER: list[_Worker] = []
 
 
-def _begin(
-    sent: bytes, messages: Any, stop: Any, kept: Mapping[str, CheckpointPolicy | None], threads: int
-) -> None:
+def _begin(sent: bytes, messages: Any, stop: Any, threads: int) -> None:
     """In a new worker: whom to tell, and not to answer signals to stop, which the parent does."""
     begin_worker()
     torch.set_num_threads(threads)
-    config, fed, methods, names = pickle.loads(sent)
+    config, fed, methods, kept, names = pickle.loads(sent)
     registry.REGISTERED.update(names)
 
     def note(text: str) -> None:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from glocal.engines.compiled.cuda_graphs import note
 from glocal.engines.compiled.fused_sgd import fuse_updates
+from glocal.engines.compiled.shortcuts import shortcuts
 
 InPlace = Callable[..., None]
 """Changes some of the tensors it is given."""
@@ -212,6 +213,7 @@ def _compiled(
         with (
             config.patch(_settings(config, device, single_thread)),
             functorch.patch(enable_autograd_cache=False),
+            shortcuts(),
         ):
             compiled: list[Any] = []
 
