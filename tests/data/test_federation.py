@@ -305,7 +305,9 @@ def test_npz_files(tmp_path: Path) -> None:
     assert fed.fingerprint == federation(x, y, ids).fingerprint
     assert len(load(str(tmp_path / "a.npz"), clients=5, partition="iid")) == 5
     np.savez(tmp_path / "b.npz", x=x, y=y)
-    assert len(load(str(tmp_path / "b.npz"), clients=4)) == 4
+    assert len(load(str(tmp_path / "b.npz"), clients=4, partition="iid")) == 4
+    with pytest.raises(GlocalError, match=r"b\.npz has no array client, so nothing says whose"):
+        load(str(tmp_path / "b.npz"), clients=4)
 
 
 @pytest.mark.parametrize(
@@ -315,11 +317,12 @@ def test_npz_files(tmp_path: Path) -> None:
         ("a.csv", b"", "no rows"),
         ("a.csv", b"label,client\n", "no rows"),
         ("a.csv", b"x,y\n1,2\n", "no column 'label' for the labels: its columns are x, y"),
-        ("a.csv", b"label,x\n1,2\n1\n", "1 cells in row 1 and 2 columns"),
+        ("a.csv", b"label,x\n1,2\n1\n", "1 cells in line 3 and 2 columns"),
         ("a.csv", b"label,label\n1,2\n", "names a column twice"),
         ("a.csv", b"\xff\xfe\x00", "not a readable .csv file"),
         ("a.csv", b'label,x\n"1,2\n', "not a readable .csv file"),
-        ("a.csv", b"label,x\n" + b"0,1\n1,\n" * 30, "column 'x' is missing .* in row 1"),
+        ("a.csv", b"label,x\n" + b"0,1\n1,inf\n" * 30, "has no column 'client', so nothing says"),
+        ("a.csv", b"label,client,x\n" + b"0,a,1\n1,a,inf\n" * 30, "not finite .* in line 3"),
         ("a.npz", b"not a zip", "not a readable .npz file"),
         ("a.npz", b"PK\x03\x04broken", "not a readable .npz file"),
         ("a.npz", b"", "not a readable .npz file"),

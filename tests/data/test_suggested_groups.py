@@ -37,9 +37,10 @@ def test_a_column_of_ids_is_mentioned(capsys: pytest.CaptureFixture[str]) -> Non
     federation(table(patient_id=patient), "label", "site")
     assert "column 'patient_id' looks like an id and has 30 values in 90 rows" in said(capsys)
     federation(table(patient_id=patient), "label", "site", group="patient_id")
-    federation(table(patient_id=np.arange(90)), "label", "site")  # each row its own
     federation(table(height=patient), "label", "site")
     assert said(capsys) == ""
+    federation(table(patient_id=np.arange(90)), "label", "site")  # each row its own
+    assert "has another number in every row, like an id, and was left out" in said(capsys)
 
 
 def test_copies_between_training_and_test_are_mentioned(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,10 +40,11 @@ def test_a_table(kind: Any) -> None:
     fed = federation(kind(table()), "label", "site")
     assert fed.names == ("s0", "s1", "s2", "s3")
     assert fed.describe["labels"] == {"sick": 0, "well": 1}
-    assert fed.describe["features"] == ["age", "ward=east", "ward=north", "ward=south", "constant"]
+    assert fed.describe["features"] == ["age", "ward=east", "ward=north", "ward=south"]
+    assert fed.describe["categories"] == [(1, 4)]
     assert set(fed.x[:, 1:4].flatten().tolist()) == {0.0, 1.0}
     assert fed.x[:, 1:4].sum(1).tolist() == [1.0] * 24
-    assert fed.x[:, 4].tolist() == [0.0] * 24
+    assert fed.describe["client_column"] == "site"
 
 
 def test_numbers_are_scaled_by_the_training_rows_of_each_fold() -> None:
@@ -82,9 +83,11 @@ def test_a_real_data_frame() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"age": [1.0] * 23 + [np.inf]}, "column 'age' is missing or not finite .* in row 23"),
-        ({"ward": ["a"] * 3 + [""] * 21}, "column 'ward' is missing .* in row 3"),
-        ({"ward": ["a"] * 3 + [None] * 21}, "column 'ward' is missing .* in row 3"),
+        ({"age": [1.0] * 23 + [np.inf]}, "column 'age' is not finite .* in row 23"),
+        ({"ward": [["a"], ["b"]] * 12}, r"column 'ward' has shape \(24, 1\)"),
+        ({"ward": [{"a"}] * 3 + ["b"] * 21}, "column 'ward' has {'a'} in row 0: give one value"),
+        ({"label": ["a"] * 3 + [None] * 21}, "row 3 has no label in column 'label'"),
+        ({"site": ["a"] * 3 + [None] * 21}, "row 3 has no client id"),
         ({"age": [1.0] * 5}, r"column 'age' has shape \(5,\) in a table of 24 rows"),
     ],
 )
@@ -101,10 +104,11 @@ def test_more_bad_tables() -> None:
     with pytest.raises(GlocalError, match="no columns are left"):
         federation({c: table()[c] for c in ("label", "site")}, "label", "site")
     ids = {**table(3000), "name": [f"person {i}" for i in range(3000)]}
-    with pytest.raises(GlocalError, match="column 'name' has 3000 different words"):
-        federation(ids, "label", "site")
+    with pytest.raises(GlocalError, match="column 'name' has 2100 different words in 2100 train"):
+        federation(ids, "label", "site", features=["age", "name"])
+    assert "name" not in " ".join(federation(ids, "label", "site").describe["features"])
     objects = np.array([1, 2, 3] * 8, dtype=object)
-    assert federation({**table(), "age": objects}, "label", "site").x.shape == (24, 5)
+    assert federation({**table(), "age": objects}, "label", "site").x.shape == (24, 4)
 
 
 def write_csv(path: Path, columns: dict[str, Any]) -> str:
@@ -125,7 +129,9 @@ def test_csv_files(tmp_path: Path) -> None:
     assert load(path, partition="by(client)").names == fed.names
     assert load(path, label="ward", client="label").names == ("sick", "well")
     del columns["client"]
-    bare = load(write_csv(tmp_path / "b.csv", columns), clients=4)
-    assert bare.describe["partition"] == "dirichlet(0.3)"
+    bare = write_csv(tmp_path / "b.csv", columns)
+    assert load(bare, clients=4, partition="iid").describe["partition"] == "iid"
+    with pytest.raises(GlocalError, match=r"b\.csv has no column 'client', so nothing says whose"):
+        load(bare, clients=4)
     numbered = write_csv(tmp_path / "c.csv", {**columns, "client": [9, 10] * 30})
     assert load(numbered).names == ("9", "10")

@@ -14,14 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.core.errors import GlocalError
+from glocal.core.errors import GlocalError, shown
 from glocal.core.validation import LARGEST, integer
 from glocal.core.validation import check as check_kind
-from glocal.data import suggested_groups, table
+from glocal.data import labels as label_column
+from glocal.data import own_table, suggested_groups, table
 from glocal.data import validation as check
 from glocal.data.group_split import split_groups
 from glocal.data.groups import check_clients, units
 from glocal.data.partition import Partition, column_of, make, natural
+from glocal.data.preprocessing.fitted import Preprocessing
+from glocal.data.preprocessing.fitting import MODES
+from glocal.data.preprocessing.report import ColumnReport
 from glocal.data.split import Split, UnsplitData, split_clients
 from glocal.data.transforms import Transform, apply
 
@@ -66,6 +70,10 @@ class Federation:
     and an evaluation counts as one; none: every row is a unit of its own."""
     pooled: bool | None = None
     """What the user says about ``label_shift_only``; it goes before what the data says."""
+    preprocessing: Preprocessing | None = None
+    """How rows of the table became ``x``, fitted on the training rows; none: it was no table."""
+    columns: tuple[ColumnReport, ...] = ()
+    """What became of each column of the table."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -105,7 +113,7 @@ class Federation:
             return self
         # What is the same in every fold is not copied to the device again.
         fold = replace(_split(self.unsplit, integer(r, "the fold", 0)), central=self.central)
-        if self.unsplit.numeric is None:
+        if self.unsplit.layout is None:
             fold = replace(fold, x=self.x)
         return fold.to(self.x.device)
 
@@ -140,13 +148,17 @@ def federation(
     central: tuple[Any, Any] | None = None,
     group: Any = None,
     pooled: bool | None = None,
+    drop: Sequence[str] = (),
+    features: Sequence[str] = (),
+    preprocessing: str = "federated",
 ) -> Federation:
     """A federation from your own data.
 
     Pass either arrays (tensors, numpy arrays, lists), with features ``x`` and one label per row in
     ``y``; or a table (a DataFrame or a dict of columns) as ``x``, with the name of the label column
-    as ``y`` and that of the client column as ``clients``. All other columns are features, and text
-    columns become one-hot.
+    as ``y`` and that of the client column as ``clients``. All other columns are features: see
+    :class:`~glocal.data.preprocessing.fitted.Preprocessing`, and ``columns`` of what is returned
+    for what became of each. The order of a table's rows and columns changes nothing.
 
     Args:
         x: features; integers (int16 and wider) are token ids, so give floats for features.
@@ -161,7 +173,7 @@ def federation(
         name: for records.
         transforms: of chosen clients, such as ``"rotate(90, clients=5)"``.
         scale: whether a table's numbers are standardised with their mean and standard deviation
-            over all clients' training rows. That is the one statistic that clients share.
+            over training rows.
         central: features and labels of a test set that belongs to no client (not with a table).
         group: one id for each row, or a table's column of them, where rows belong together (the
             visits of a patient, the frames of a film). A group is partitioned and split as a whole
@@ -169,35 +181,42 @@ def federation(
         pooled: True says that clients differ in their label shares only, so that each can be
             evaluated on all clients' test examples (which a test then checks); False that they are
             not. By default that is so for partitions by label, and not for real clients.
+        drop: columns of a table that are no features.
+        features: the columns of a table that are; by default all that are nothing else.
+        preprocessing: ``"federated"``: a table's means, medians and most frequent words are those
+            of all clients' training rows, from sums and counts that clients could send;
+            ``"client"``: each client's own, and clients share only which words there are.
     """
     check_kind("pooled", pooled, bool | None)
     shares = check.shares(split)
     seed = integer(seed, "the seed", 0, LARGEST - 1)
-    columns = table.columns(x) if table.is_table(x) else None
-    used = {c for c in (y, clients, group, column_of(partition)) if isinstance(c, str)}
-    if columns is None and any(isinstance(c, str) for c in (y, clients, group)):
-        raise GlocalError(
-            "y, clients or group names a column, but x is not a table: give the values."
-        )
+    columns = table.as_table(x) if table.is_table(x) else None
+    used = [c for c in (y, clients, group, column_of(partition)) if isinstance(c, str)]
+    _check_table_options(columns, (y, clients, group), drop, features, preprocessing)
     if y is None:
         raise GlocalError("y is missing: give one label for each row, or the label column's name.")
-    if columns is not None:
-        y = table.column(columns, y, "labels") if isinstance(y, str) else y
-        clients = table.column(columns, clients, "clients") if isinstance(clients, str) else clients
-        group = table.column(columns, group, "groups") if isinstance(group, str) else group
-
-    numeric = None
-    feature_columns: dict[str, check.Array] = {}
-    extra: dict[str, Any] = {}
+    where, extra = check.row_index, dict[str, Any]()
+    others: list[ColumnReport] = []
+    raw, codes = None, None
     if columns is None:
         inputs = check.features(x)
+        labels, classes, codes = check.labels(y, classes)
     else:
-        feature_columns = {c: v for c, v in columns.items() if c not in used}
-        inputs, are_numbers, extra["features"], extra["categories"] = table.encode(feature_columns)
-        extra["scaled"] = scale
-        numeric = are_numbers if scale and are_numbers.any() else None
-        inputs = inputs.float() if numeric is None else inputs
-    labels, classes, codes = check.labels(y, classes)
+        where = columns.where
+        if columns.notes:
+            extra["read"] = list(columns.notes)
+        raw = own_table.raw_features(columns, used, drop, features)
+        inputs = raw.x
+        if isinstance(y, str):
+            labels, classes, codes, about = label_column.of_table(columns, y, classes)
+            others.append(about)
+        else:
+            labels, classes, codes = check.labels(y, classes, where)
+        others += own_table.id_columns(column_of(partition) or clients, group)
+        if isinstance(clients, str):
+            extra["client_column"] = clients
+            clients = columns.ids(clients, "clients")
+        group = columns.ids(group, "groups") if isinstance(group, str) else group
     if labels.shape[1:] == (1,) and (inputs.is_floating_point() or inputs.shape != labels.shape):
         labels = labels[:, 0]  # a column, unless it is a sequence of one label for one token
     if codes is not None:
@@ -211,12 +230,13 @@ def federation(
             raise GlocalError("central= goes with arrays and labels in numbers, not with a table.")
         central = check.central(central, inputs, classes)
         extra["central"] = len(central[0])
-    unit, groups = (None, ()) if group is None else units(group, len(labels))
+    unit, groups = (None, ()) if group is None else units(group, len(labels), where)
     if unit is not None:
         extra["groups"] = len(groups)
     if pooled is not None:
         extra["pooled"] = pooled
-    assignment = _assign(labels, clients, partition, seed, columns, unit)
+    order = None if raw is None else own_table.canonical_order(inputs, labels, unit)
+    assignment = _assign(labels, clients, partition, seed, columns, unit, order)
     if unit is not None:
         check_clients(unit, assignment.rows, groups, assignment.names)
     data = UnsplitData(
@@ -241,15 +261,56 @@ def federation(
             "transforms": [],
             **extra,
         },
-        numeric=numeric,
         central=central,
         unit=unit,
         pooled=pooled,
+        rank=None if order is None else torch.argsort(order),
     )
-    fed = _split(apply(data, transforms), 0)
+    data = apply(data, transforms)
+    if raw is not None:
+        by_client = preprocessing == "client"
+        train, *_ = _rows_of(data, 0)
+        data = own_table.with_layout(
+            data, train.rows, raw, others, scale=scale, by_client=by_client
+        )
+        about_features = {"scaled": scale} | ({"preprocessing": "client"} if by_client else {})
+        data = replace(data, describe={**data.describe, **about_features})
+    fed = _split(data, 0)
+    for row in fed.columns:
+        for warning in row.warnings:
+            suggested_groups.note(warning)
     if unit is None:
-        suggested_groups.mention(inputs, fed.train, fed.test, feature_columns)
+        values = (
+            {}
+            if raw is None or columns is None
+            else columns.with_columns(column.name for column in raw.columns)
+        )
+        suggested_groups.mention(inputs, fed.train, fed.test, values)
     return fed
+
+
+def _check_table_options(
+    columns: table.Table | None,
+    named: Sequence[Any],
+    drop: Sequence[str],
+    features: Sequence[str],
+    preprocessing: str,
+) -> None:
+    """Refuse names of columns where there is no table."""
+    if preprocessing not in MODES:
+        raise GlocalError(
+            f"preprocessing={shown(preprocessing)} should be 'federated' (statistics of all "
+            "clients) or 'client' (each client's own)."
+        )
+    if columns is not None:
+        return
+    if any(isinstance(c, str) for c in named):
+        raise GlocalError(
+            "y, clients or group names a column, but x is not a table: give the values."
+        )
+    for option, given in (("drop", drop), ("features", features)):
+        if given:
+            raise GlocalError(f"{option}= names columns, but x is not a table: leave it out.")
 
 
 def _assign(
@@ -257,26 +318,43 @@ def _assign(
     clients: Any,
     spec: str | None,
     seed: int,
-    columns: dict[str, check.Array] | None,
+    columns: table.Table | None,
     unit: Tensor | None,
+    order: Tensor | None,
 ) -> Partition:
-    """The rows of each client, by the ids given or as the partition says."""
+    """The rows of each client, by the ids given or as the partition says.
+
+    Rows of a table are drawn, and listed, in an order that does not depend on the table's.
+    """
     count = isinstance(clients, numbers.Integral)
     if spec is not None:
         if isinstance(clients, Iterable):
             raise GlocalError("give one id for each row in clients=, or a partition, not both.")
-        return make(spec, y, clients, seed, columns, unit)
+        if order is None or column_of(spec) is not None:
+            return own_table.reordered(make(spec, y, clients, seed, columns, unit), order)
+        made = make(spec, y[order], clients, seed, columns, None if unit is None else unit[order])
+        return replace(
+            made,
+            rows=replace(made.rows, rows=order[made.rows.rows]),
+            leftovers=order[made.leftovers],
+        )
     if clients is None or count:
         raise GlocalError(
             "the clients of the rows are missing: give one id for each row in clients=, or a "
             'number of clients and a partition such as "dirichlet(0.3)".'
         )
-    return natural(clients, len(y))
+    where = check.row_index if columns is None else columns.where
+    return own_table.reordered(natural(clients, len(y), where), order)
+
+
+def _rows_of(data: UnsplitData, fold: int) -> tuple[Split, Split, Split]:
+    """The training, validation and test rows of a fold."""
+    return (split_clients if data.unit is None else split_groups)(data, fold)
 
 
 def _split(data: UnsplitData, fold: int) -> Federation:
     """One fold of the data."""
-    train, val, test = (split_clients if data.unit is None else split_groups)(data, fold)
+    train, val, test = _rows_of(data, fold)
     y, y_train = data.y, data.y.clone()
     # Who trains on validation rows, too, once everything is chosen, meets the same noise there.
     for rows in (train.rows, val.rows):
@@ -284,7 +362,11 @@ def _split(data: UnsplitData, fold: int) -> Federation:
     if data.y_val is not None:
         y = y.clone()
         y[val.rows] = data.y_val[val.rows]
-    x = data.x if data.numeric is None else standardise(data.x, data.numeric, train.rows)
+    x, about, fitted = data.x, data.describe, None
+    if data.layout is not None:
+        fitted = data.layout.fit(data.x, train, data.names)
+        x = data.layout.transform(data.x, fitted, data.rows)
+        about = {**about, "features": fitted.features, "categories": fitted.categories}
     return Federation(
         x=x,
         y=y,
@@ -295,21 +377,11 @@ def _split(data: UnsplitData, fold: int) -> Federation:
         val=val,
         test=test,
         label_shift_only=data.label_shift_only,
-        describe={**data.describe, "fold": fold},
+        describe={**about, "fold": fold},
         unsplit=data,
         central=data.central,
         unit=data.unit,
         pooled=data.pooled,
+        preprocessing=fitted,
+        columns=data.columns,
     )
-
-
-def standardise(x: Tensor, columns: Tensor, rows: Tensor) -> Tensor:
-    """``x`` in float32, with mean 0 and standard deviation 1 over ``rows`` in the given columns."""
-    part = x[:, columns].double()
-    mean = part[rows].mean(0)
-    std = part[rows].std(0, correction=0)
-    # A constant column has nothing to scale: only its mean is taken off.
-    std = torch.where(std > 1e-12 * mean.abs().clamp(min=1e-12), std, torch.ones_like(std))
-    out = x.to(torch.float32, copy=True)
-    out[:, columns] = ((part - mean) / std).float()
-    return out

@@ -8,6 +8,7 @@ one unit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,11 @@ from glocal.data import validation as check
 from glocal.data.split import Split
 
 
-def units(ids: Any, rows: int) -> tuple[Tensor, tuple[str, ...]]:
+def units(
+    ids: Any, rows: int, where: Callable[[int], str] = check.row_index
+) -> tuple[Tensor, tuple[str, ...]]:
     """The unit 0, 1, … of each row, and the units' names, from one group id for each row."""
-    return check.owners(ids, rows, "group")
+    return check.owners(ids, rows, "group", where)
 
 
 def labels_of(unit: Tensor, y: Tensor) -> tuple[Tensor, bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from glocal.core.errors import GlocalError, shown
@@ -11,6 +11,7 @@ from glocal.data.datasets import Source, files
 from glocal.data.datasets.registry import named
 from glocal.data.federation import Federation, federation
 from glocal.data.partition import column_of
+from glocal.data.table import Table, listed
 from glocal.data.transforms import Transform
 
 DEFAULT_PARTITION = "dirichlet(0.3)"
@@ -28,33 +29,57 @@ def load(
     client: str = "client",
     group: str | None = None,
     pooled: bool | None = None,
+    drop: Sequence[str] = (),
+    features: Sequence[str] = (),
+    preprocessing: str = "federated",
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
 ) -> Federation:
-    """A federation from a data set's name, or from a ``.csv`` or ``.npz`` file.
+    """A federation from a data set's name, or from a file of yours.
 
     Args:
         name: of a data set that ``glocal data`` lists, as in ``mnist(examples=6000)``, or a
-            path. A ``.csv`` has a header; an ``.npz`` has the arrays ``x`` and ``y``, and
-            ``client`` if the data has clients of its own, and ``group`` if its rows have groups.
+            path. A table (``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.feather``) has a header;
+            an ``.npz`` has the arrays ``x`` and ``y``, and ``client`` if the data has clients of
+            its own, and ``group`` if its rows have groups.
         clients: the number of clients of a partition.
         partition: how rows are assigned to clients. By default these are the data's own clients, in
-            any number, if it has some, and else ``dirichlet(0.3)``.
+            any number, if it has some. A data set by name that has none is partitioned by
+            ``dirichlet(0.3)``; a file of yours that has none needs a partition.
         split: the shares of training, validation and test, of every client.
         seed: of the partition, the splits and the transforms.
         transforms: of chosen clients, such as ``"rotate(90, clients=5)"``.
-        label: the label column of a ``.csv``.
-        client: the client column of a ``.csv``; it need not be there, and is never a feature.
-        group: the column of a ``.csv`` that says which rows belong together, such as those of one
+        label: the label column of a table.
+        client: the client column of a table, which is never a feature.
+        group: the column of a table that says which rows belong together, such as those of one
             patient (see :func:`glocal.federation`).
         pooled: True for real clients that differ in label shares only, False never to pool (see
             :func:`glocal.federation`).
+        drop: columns of a table that are no features.
+        features: the columns of a table that are; by default all that are nothing else.
+        preprocessing: whose statistics a table is prepared with, ``"federated"`` or ``"client"``
+            (see :func:`glocal.federation`).
+        separator: between the cells of a ``.csv``, such as ``";"``; by default it is found.
+        decimal: the decimal mark of a ``.csv``; by default it is found, column by column.
+        encoding: of a ``.csv``; by default UTF-8 or, where it is none, Windows-1252.
     """
     integer(clients, "the number of clients", 1)  # even where the data has clients of its own
-    source = _source(name, label, client, group)
+    of_text = {"separator": separator, "decimal": decimal, "encoding": encoding}
+    source = _source(name, {"label": label, "client": client, "group": group}, of_text)
+    tabular = isinstance(source.x, Table)
+    for option, columns in (("drop", drop), ("features", features)):
+        if columns and not tabular:
+            raise GlocalError(
+                f"{option}= names columns of a table, and {shown(str(name))} is none: leave it out."
+            )
     x, ids = source.x, source.clients
+    if partition is None and ids is None and files.is_file(Path(name)):
+        raise _no_clients(Path(name), source)
     if partition is not None or ids is None:
         partition = DEFAULT_PARTITION if partition is None else partition
         if isinstance(ids, str) and column_of(partition) != ids:
-            x = {c: v for c, v in x.items() if c != ids}
+            x = x.with_columns(c for c in x if c != ids)
         ids = clients
     return federation(
         x,
@@ -69,27 +94,47 @@ def load(
         central=source.central,
         group=source.group,
         pooled=pooled,
+        drop=drop,
+        features=features,
+        preprocessing=preprocessing,
     )
 
 
-def _source(name: str | Path, label: str, client: str, group: str | None) -> Source:
+def _no_clients(path: Path, source: Source) -> GlocalError:
+    """The error for a file of which nothing says whose each row is."""
+    simulated = "if there are none, simulate some with partition=, such as 'dirichlet(0.3)'"
+    if not isinstance(source.x, Table):
+        return GlocalError(
+            f"{path.name} has no array client, so nothing says whose each row is: add it; "
+            f"{simulated}."
+        )
+    others = [name for name in source.x if name not in (source.y, source.group)]
+    return GlocalError(
+        f"{path.name} has no column 'client', so nothing says whose each row is: name the column "
+        f"that does with client= (there are {listed(others)}); {simulated}."
+    )
+
+
+def _source(
+    name: str | Path, columns: Mapping[str, str | None], of_text: Mapping[str, str | None]
+) -> Source:
     if not isinstance(name, str | Path):
         raise GlocalError(
             f"{shown(name)} is no data set: give the name of one, such as 'digits', or the path of "
             "a .csv or .npz file."
         )
     path = Path(name)
-    if path.suffix.lower() in (".csv", ".npz"):
-        return files.read(path, label, client, group)
-    for what, column, default in (
-        ("label", label, "label"),
-        ("client", client, "client"),
-        ("group", group, None),
-    ):
-        if column != default:
-            also = "; the number of clients is clients=" if what == "client" else ""
+    if files.is_file(path):
+        label, client = columns["label"] or "", columns["client"] or ""
+        return files.read(path, label, client, columns["group"], of_text)
+    defaults = {"label": "label", "client": "client"}
+    for option, column in {**columns, **of_text}.items():
+        if column != defaults.get(option):
+            also = "; the number of clients is clients=" if option == "client" else ""
+            what = "says how" if option in of_text else "names a column of"
+            form = " is written" if option in of_text else ""
             raise GlocalError(
-                f"{what}= names a column of a .csv file, and {shown(str(name))} is none: leave it "
+                f"{option}= {what} a .csv file{form}, and {shown(str(name))} is none: leave it "
                 f"out{also}."
             )
     return named(str(name))

@@ -84,9 +84,9 @@ def make(
     return _collect(owner, names, label_shift_only=label_shift_only)
 
 
-def natural(ids: Any, rows: int) -> Partition:
+def natural(ids: Any, rows: int, where: Callable[[int], str] = check.row_index) -> Partition:
     """The partition into given clients, from one id for each row."""
-    return _collect(*check.owners(ids, rows), label_shift_only=False)
+    return _collect(*check.owners(ids, rows, where=where), label_shift_only=False)
 
 
 def _collect(owner: Tensor, names: tuple[str, ...], label_shift_only: bool) -> Partition:
@@ -154,6 +154,8 @@ def by(
     """Natural clients: one for each value of a column of the table."""
     if columns is None:
         raise GlocalError(f"by({column}) needs a table: give a DataFrame or a dict of columns.")
+    if isinstance(columns, table.Table):
+        return check.owners(columns.ids(str(column), "clients"), rows, where=columns.where)
     return check.owners(table.column(columns, str(column), "clients"), rows)
 
 

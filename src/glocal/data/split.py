@@ -15,12 +15,16 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from glocal.core import rng
+
+if TYPE_CHECKING:
+    from glocal.data.preprocessing.fitting import Layout
+    from glocal.data.preprocessing.report import ColumnReport
 
 Shares = tuple[float, float, float]
 """The shares of training, validation and test."""
@@ -65,8 +69,14 @@ class UnsplitData:
     seed: int
     label_shift_only: bool
     describe: dict[str, Any]
-    numeric: Tensor | None = None
-    """The columns of ``x`` to standardise over the training rows, a fold at a time."""
+    layout: Layout | None = None
+    """How columns of a table become features; ``x`` then has a column for each, in float64, with
+    NaN where a cell is missing and the position of each word."""
+    rank: Tensor | None = None
+    """The position of each row in an order that does not depend on that of the table's rows; none:
+    rows are in an order of their own."""
+    columns: tuple[ColumnReport, ...] = ()
+    """What became of each column of a table."""
     central: tuple[Tensor, Tensor] | None = None
     """A test set that belongs to no client. Transforms do not change it."""
     unit: Tensor | None = None

@@ -1,20 +1,71 @@
-"""Tables (a pandas DataFrame, or a dict of columns) as features: numbers, and one-hot words."""
+"""Tables: named columns of one length, from a DataFrame, a dict of columns or a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from glocal.core.errors import LONGEST, GlocalError, shown
 from glocal.data import validation as check
 from glocal.data.validation import Array
 
-MOST_WORDS = 1000
-"""A column with more distinct words is an id or free text, not a category."""
+
+class Table(Mapping[str, Array]):
+    """Columns by name, and what a row is called in a message."""
+
+    def __init__(
+        self,
+        columns: Mapping[str, Array],
+        lines: Sequence[int] | None = None,
+        *,
+        text: bool = False,
+        decimal: str | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.columns = dict(columns)
+        self.lines = lines
+        """The line of each row in its file; the header is line 1. None: rows count from 0."""
+        self.text = text
+        """Whether all cells are text, as in a .csv file, so that numbers are to be found."""
+        self.decimal = decimal
+        """The decimal mark of numbers in text, where somebody said so."""
+        self.notes = tuple(notes)
+        """What was found out about the file, such as its encoding."""
+
+    def __getitem__(self, name: str) -> Array:
+        return self.columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return max((len(column) for column in self.columns.values() if column.ndim), default=0)
+
+    def where(self, row: int) -> str:
+        """What a row is called in a message: its line in the file, or its index."""
+        return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+
+    def with_columns(self, names: Iterable[str]) -> Table:
+        """The same table with these columns only."""
+        return Table(
+            {name: self.columns[name] for name in names},
+            self.lines,
+            text=self.text,
+            decimal=self.decimal,
+            notes=self.notes,
+        )
+
+    def ids(self, name: str, what: str) -> Array:
+        """A column of labels, clients or groups: integers, numbers or words."""
+        values = column(self, name, what)
+        return typed(values.tolist()) if self.text else values
 
 
 def is_table(x: Any) -> bool:
@@ -22,20 +73,31 @@ def is_table(x: Any) -> bool:
     return isinstance(x, Mapping) or (hasattr(x, "columns") and hasattr(x, "__getitem__"))
 
 
-def columns(x: Any) -> dict[str, Array]:
-    """The columns of a table by name, all of one length."""
-    names: Iterable[Any] = x if isinstance(x, Mapping) else x.columns
-    out = {str(name): check.as_array(x[name], f"column {name!r}") for name in names}
-    if not out or len(next(iter(out.values()))) == 0:
+def as_table(x: Any) -> Table:
+    """A DataFrame or a dict of columns as a table; all columns have one length."""
+    if isinstance(x, Table):
+        table = x
+    else:
+        names: Iterable[Any] = x if isinstance(x, Mapping) else x.columns
+        table = Table({str(name): _as_column(x[name], name) for name in names})
+    if not table or table.rows == 0:
         raise GlocalError("the table has no rows: give at least three examples for each client.")
-    n = len(next(iter(out.values())))
-    for name, column in out.items():
-        if column.shape != (n,):
+    check.writable(table, "the column")
+    for name, values in table.items():
+        if values.shape != (table.rows,):
             raise GlocalError(
-                f"column {shown(name)} has shape {column.shape} in a table of {n} rows: give one "
-                "value for each row."
+                f"column {shown(name)} has shape {values.shape} in a table of {table.rows} rows: "
+                "give one value for each row."
             )
-    return out
+    return table
+
+
+def _as_column(values: Any, name: Any) -> Array:
+    array = check.as_array(values, f"column {name!r}")
+    if array.ndim == 1 and array.dtype.kind in "US" and isinstance(values, list | tuple):
+        # numpy makes text of numbers that are beside text: what they were is not lost.
+        return np.array([*values, None], dtype=object)[:-1]
+    return array
 
 
 def column(table: Mapping[str, Array], name: str, what: str) -> Array:
@@ -54,55 +116,43 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(name[:LONGEST] for name in every[:20]) + more
 
 
-def encode(
-    table: Mapping[str, Array],
-) -> tuple[Tensor, Tensor, list[str], list[tuple[int, int]]]:
-    """Features [n, d] in float64, which columns are numeric, their names, and the categories.
+def typed(cells: Sequence[str]) -> Array:
+    """Labels, clients or groups that are text, as integers, as numbers, or as words."""
+    try:
+        return np.array([int(cell) for cell in cells])
+    except (ValueError, OverflowError):
+        pass
+    try:
+        # One "NA" among numbers is a gap to be named, not a reason to take them all for words.
+        return np.array([np.nan if is_gap(cell) else float(cell) for cell in cells])
+    except ValueError:
+        return np.array(cells)
 
-    A category is the range (start, end) of its one-hot columns.
-    """
-    if not table:
-        raise GlocalError("no columns are left as features: give some beside label and client.")
-    parts: list[Array] = []
-    names: list[str] = []
-    numeric: list[bool] = []
-    categories: list[tuple[int, int]] = []
-    for name, values in table.items():
-        filled = _filled(name, values)
-        if filled.dtype.kind in "biuf":
-            parts.append(filled.astype(np.float64)[:, None])
-            names.append(name)
-            numeric.append(True)
-        else:
-            words, code = np.unique(filled, return_inverse=True)
-            if len(words) > MOST_WORDS:
+
+GAPS = ("", "na", "n/a", "nan", "null", "none", "?", "-", "--", ".", "#n/a", "nat", "<na>")
+"""Cells among numbers and dates that mark a missing value, in lower case."""
+
+WORD_GAPS = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "?", "#N/A", "<NA>")
+"""Cells among words that mark a missing value: "none" and "-" may be words."""
+
+
+def is_gap(cell: str) -> bool:
+    """Whether a cell of a column of numbers says nothing."""
+    return cell.lower() in GAPS
+
+
+def named_columns(names: Sequence[str], table: Mapping[str, Array], option: str) -> list[str]:
+    """The columns that an option names; several may be in one text, with commas between them."""
+    if isinstance(names, str):
+        names = (names,)
+    found: list[str] = []
+    for given in names:
+        parts = [given] if given in table else [part.strip() for part in str(given).split(",")]
+        for part in parts:
+            if part not in table:
                 raise GlocalError(
-                    f"column {shown(name)} has {len(words)} different words, more than "
-                    f"{MOST_WORDS}: leave it out, use fewer words, or name it with group= if it "
-                    "says which rows belong together."
+                    f"{option}= names {shown(part)}, which is no column: the columns are "
+                    f"{listed(table)}."
                 )
-            categories.append((len(names), len(names) + len(words)))
-            parts.append(np.eye(len(words))[code])
-            names.extend(f"{name}={word}" for word in words)
-            numeric.extend(False for _ in words)
-    features = torch.tensor(np.concatenate(parts, axis=1))
-    return features, torch.tensor(numeric), names, categories
-
-
-def _filled(name: str, values: Array) -> Array:
-    """The column as numbers or as text, after a check for missing or infinite cells."""
-    if values.dtype.kind in "biuf":
-        with np.errstate(over="ignore"):
-            bad = ~np.isfinite(values.astype(np.float32))
-    else:
-        bad = np.array([check.missing(v) for v in values.tolist()])
-    if bad.any():
-        raise GlocalError(
-            f"column {shown(name)} is missing or not finite (NaN, infinite or too large) in row "
-            f"{int(bad.nonzero()[0][0])}: fill such values in, or leave those rows out."
-        )
-    if values.dtype.kind != "O":
-        return values if values.dtype.kind in "biuf" else values.astype(str)
-    # An object column of numbers alone (pandas' nullable integers) is still numbers.
-    numbers = all(isinstance(v, int | float) for v in values.tolist())
-    return _filled(name, check.as_floats(values)) if numbers else values.astype(str)
+            found.append(part)
+    return list(dict.fromkeys(found))

@@ -195,7 +195,8 @@ def _noise(
         y = data.y_train[rows]
         # The same noise twice is two draws, so the position in the list is part of the key.
         position = len(data.describe.get("transforms", []))
-        key = rng.fold(keyed(data.seed, f"{name} {position}"), rows)
+        drawn_by = rows if data.rank is None else data.rank[rows]
+        key = rng.fold(keyed(data.seed, f"{name} {position}"), drawn_by)
         flipped = rng.uniform(rng.fold(key, 0), y.shape[1:]) < rate
         y_train = data.y_train.clone()
         y_train[rows] = torch.where(flipped, flip(y, rng.fold(key, 1), data.classes), y)

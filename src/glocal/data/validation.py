@@ -1,13 +1,14 @@
 """Validation of features, labels, client ids and shares, and their conversion to tensors.
 
-Each function raises a :class:`GlocalError` that names the row and the remedy. Rows count from 0.
+Each function raises a :class:`GlocalError` that names the row and the remedy. Rows count from 0,
+unless ``where`` calls them something else, such as the line of a file.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,15 +109,28 @@ def _tokens(array: Array) -> Tensor:
     return torch.tensor(array.astype(np.int64))
 
 
-def labels(y: Any, classes: int | None) -> tuple[Tensor, int, dict[str, int] | None]:
-    """Labels as int64, the number of classes, and the code of each label if they were words."""
+def row_index(row: int) -> str:
+    """What a row of an array is called in a message."""
+    return f"row {row}"
+
+
+def labels(
+    y: Any,
+    classes: int | None,
+    where: Callable[[int], str] = row_index,
+    inside: str = "",
+) -> tuple[Tensor, int, dict[str, int] | None]:
+    """Labels as int64, the number of classes, and the code of each label if they were words.
+
+    ``inside`` names the column of a table, as in " in column 'outcome'".
+    """
     array = as_array(y, "y")
     if array.ndim not in (1, 2) or len(array) == 0:
         raise GlocalError("y has no rows: give one label (or one sequence of labels) for each row.")
     if array.dtype.kind == "O":
         for i, value in enumerate(array.reshape(len(array), -1)[:, 0]):
             if missing(value):
-                raise GlocalError(f"row {i} has no label: fill it in or leave the row out.")
+                raise _unlabelled(where(i), inside)
         if all(isinstance(v, numbers.Real) for v in array.flat):
             array = as_floats(array)
     codes = None
@@ -128,16 +142,16 @@ def labels(y: Any, classes: int | None) -> tuple[Tensor, int, dict[str, int] | N
                 "y holds values that are neither numbers nor text: give one label for each row."
             ) from None
         if (words == "").any():
-            row = int((words == "").nonzero()[0][0])
-            raise GlocalError(f"row {row} has no label: fill it in or leave the row out.")
+            raise _unlabelled(where(int((words == "").nonzero()[0][0])), inside)
         known, array = np.unique(words, return_inverse=True)
         array = array.reshape(words.shape)
         codes = {str(word): code for code, word in enumerate(known)}
-    numbered = _integer_labels(array, classes)
+    numbered = _integer_labels(array, classes, where, inside)
     distinct = len(torch.unique(numbered))
     if distinct < 2:
         raise GlocalError(
-            "all labels are the same, so there are fewer than 2 classes: check the label column."
+            f"all labels are the same{inside}, so there are fewer than 2 classes: check the label "
+            "column."
         )
     return numbered, int(numbered.max()) + 1 if classes is None else classes, codes
 
@@ -163,7 +177,16 @@ def central(pair: tuple[Any, Any], x: Tensor, classes: int) -> tuple[Tensor, Ten
     return inputs, _integer_labels(array, classes)
 
 
-def _integer_labels(array: Array, classes: int | None) -> Tensor:
+def _unlabelled(row: str, inside: str) -> GlocalError:
+    return GlocalError(f"{row} has no label{inside}: fill it in or leave the row out.")
+
+
+def _integer_labels(
+    array: Array,
+    classes: int | None,
+    name_row: Callable[[int], str] = row_index,
+    inside: str = "",
+) -> Tensor:
     """Labels as int64, each an integer in [0, classes)."""
     if classes is not None:
         integer(classes, "classes", 2, MOST_CLASSES)
@@ -171,13 +194,14 @@ def _integer_labels(array: Array, classes: int | None) -> Tensor:
     def reject(bad: Array, why: str) -> None:
         if bad.any():
             where = tuple(int(i[0]) for i in bad.nonzero())
-            raise GlocalError(f"labels out of range: row {where[0]} has {array[where]}, {why}.")
+            raise GlocalError(
+                f"labels out of range{inside}: {name_row(where[0])} has {array[where]}, {why}."
+            )
 
     wanted = "but classes are integers from 0; give labels as words to have them numbered"
     if array.dtype.kind == "f":
         if np.isnan(array).any():
-            row = int(np.isnan(array).nonzero()[0][0])
-            raise GlocalError(f"row {row} has no label: fill it in or leave the row out.")
+            raise _unlabelled(name_row(int(np.isnan(array).nonzero()[0][0])), inside)
         reject(~np.isfinite(array) | (array != np.floor(array)), wanted)
     reject(array < 0, wanted)
     if classes is not None:
@@ -190,7 +214,9 @@ def _integer_labels(array: Array, classes: int | None) -> Tensor:
     return torch.tensor(array.astype(np.int64))
 
 
-def owners(ids: Any, n: int, what: str = "client") -> tuple[Tensor, tuple[str, ...]]:
+def owners(
+    ids: Any, n: int, what: str = "client", where: Callable[[int], str] = row_index
+) -> tuple[Tensor, tuple[str, ...]]:
     """The client (or group) of each row as an index, and the clients' names in order.
 
     Integers sort by value, everything else as text.
@@ -213,14 +239,15 @@ def owners(ids: Any, n: int, what: str = "client") -> tuple[Tensor, tuple[str, .
     for row, i in enumerate(each):
         if _is_no_id(i):
             raise GlocalError(
-                f"row {row} has {shown(i)} as its {what} id: give a name or a number for each row."
+                f"{where(row)} has {shown(i)} as its {what} id: give a name or a number for each "
+                "row."
             )
         if missing(i):
-            raise GlocalError(f"row {row} has no {what} id: fill it in or leave the row out.")
+            raise GlocalError(f"{where(row)} has no {what} id: fill it in or leave the row out.")
     if not all(isinstance(i, int) for i in each):
         each = [str(i) for i in each]
     known = sorted(set(each))
-    _check_names(known, what)
+    writable(known, f"the {what} id")
     index = {i: k for k, i in enumerate(known)}
     return torch.tensor([index[i] for i in each]), tuple(str(i) for i in known)
 
@@ -230,14 +257,14 @@ def _is_no_id(value: Any) -> bool:
     return isinstance(value, list | set | dict) or (isinstance(value, float) and math.isinf(value))
 
 
-def _check_names(known: Sequence[Any], what: str) -> None:
+def writable(known: Iterable[Any], what: str) -> None:
     """Raise if a name cannot be written to a file."""
     for name in known:
         try:
             str(name).encode()
         except ValueError:  # half a character; an integer of thousands of digits
             raise GlocalError(
-                f"the {what} id {shown(name)} cannot be written as text: give it another name."
+                f"{what} {shown(name)} cannot be written as text: give it another name."
             ) from None
 
 

@@ -57,14 +57,17 @@ class Config:
     """Everything that a run depends on but the method; checked when it is made."""
 
     data: str = setting(
-        "digits", "Data", "A data set ('glocal data' lists them), or your own .csv or .npz file."
+        "digits",
+        "Data",
+        "A data set ('glocal data' lists them), or your own .csv, .xlsx, .parquet or .npz file.",
     )
     clients: int = setting(20, "Data", "How many clients the data is partitioned among.")
     partition: str | None = setting(
         None,
         "Data",
         "How it is partitioned: iid, dirichlet(0.3), dirichlet-clients(0.3), classes(2), "
-        "shards(2), quantity(0.5), by(column). Default: the data's own clients, or dirichlet(0.3).",
+        "shards(2), quantity(0.5), by(column). Default: the data's own clients; for data sets by "
+        "name, dirichlet(0.3).",
     )
     split: tuple[float, float, float] = setting(
         (0.7, 0.1, 0.2), "Data", "Shares of training, validation and test examples.", option=""
@@ -76,12 +79,12 @@ class Config:
         "labels; with val=true validation labels, too); may be given several times.",
         option="transform",
     )
-    label: str = setting("label", "Data", "The label column of a .csv file.")
-    client: str = setting("client", "Data", "The client column of a .csv file.")
+    label: str = setting("label", "Data", "The label column of a table.")
+    client: str = setting("client", "Data", "The client column of a table.")
     group: str | None = setting(
         None,
         "Data",
-        "The column of a .csv file that says which rows belong together, such as a patient's: "
+        "The column of a table that says which rows belong together, such as a patient's: "
         "these stay in one split and count as one.",
     )
     pooled: bool | None = setting(
@@ -89,6 +92,27 @@ class Config:
         "Data",
         "Real clients differ in their label shares only: evaluate each on all clients' test "
         "examples, unless a test says that they differ in more.",
+    )
+    drop: tuple[str, ...] = setting(
+        (), "Data", "Columns of a table that are no features, as in 'name,room'; may be repeated."
+    )
+    features: tuple[str, ...] = setting(
+        (), "Data", "The columns of a table that are features; all that are nothing else."
+    )
+    preprocessing: str = setting(
+        "federated",
+        "Data",
+        "Whose statistics a table's columns are prepared with: federated (of all clients) or "
+        "client (each client's own).",
+    )
+    separator: str | None = setting(
+        None, "Data", "Between the cells of a .csv file, as in ';' or tab; it is found by default."
+    )
+    decimal: str | None = setting(
+        None, "Data", "The decimal mark of a .csv file, '.' or ','; it is found by default."
+    )
+    encoding: str | None = setting(
+        None, "Data", "The encoding of a .csv file, as in cp1252; it is found by default."
     )
     model: str | Module | Callable[[], Module] = setting(
         "mlp",
@@ -244,10 +268,13 @@ class Config:
 
     def federation(self) -> Federation:
         """The clients' data."""
+        from glocal.data.loaded_note import announce
         from glocal.data.loading import load
 
         settings = {each.name: getattr(self, each.name) for each in of_group("Data")}
-        return load(settings.pop("data"), **settings, seed=self.seed)
+        fed = load(settings.pop("data"), **settings, seed=self.seed)
+        announce(fed)
+        return fed
 
     def arguments(self) -> dict[str, Any]:
         """The settings as :func:`glocal.fit` takes them: all but those of the data."""

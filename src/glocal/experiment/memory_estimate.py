@@ -233,8 +233,8 @@ def estimate(
 
 
 def _differs_by_fold(fed: Federation) -> bool:
-    """Whether another split has other rows: tables are standardised anew, noisy labels drawn."""
-    scaled = fed.unsplit is not None and fed.unsplit.numeric is not None
+    """Whether another split has other rows: tables are fitted anew, noisy labels drawn."""
+    scaled = fed.unsplit is not None and fed.unsplit.layout is not None
     return scaled or not torch.equal(fed.y, fed.y_train)
 
 

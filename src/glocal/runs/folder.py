@@ -3,6 +3,8 @@
 ::
 
     settings.toml        what was asked for, what was chosen by rule, versions; can be run again
+    columns.json         of a table: what became of each column
+    preprocessing.json   of a table: how rows become features, fitted (in the first repeat)
     metrics.jsonl        a line a round, written as the run goes on
     checkpoints/         while it goes on: where it stands, to go on from
     final.safetensors    what the server ends with
@@ -29,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from glocal.core import locks
 from glocal.core.errors import GlocalError
-from glocal.core.files import make_folder, no_room, plain, toml, write
+from glocal.core.files import dump, make_folder, no_room, plain, toml, write
 from glocal.experiment.result_files import SCHEMA, save
 from glocal.runs.tracking import open_trackers
 
@@ -42,6 +44,8 @@ COMPARISON = "comparison.toml"
 """In the folder of a comparison: its methods, and the folder of each."""
 
 CHECKPOINTS = "checkpoints"
+
+COLUMNS, PREPROCESSING = "columns.json", "preprocessing.json"
 
 MAY_CHANGE = ("diverged", "jobs")
 """Settings that may be others when a run is resumed."""
@@ -124,6 +128,9 @@ class Folder:
             if any(self._known.get(name) != value for name, value in now.items()):
                 self._known |= now
                 self._write_settings()
+        if fed.preprocessing is not None:
+            self._write_once(COLUMNS, [column.to_json() for column in fed.columns])
+            self._write_once(PREPROCESSING, fed.preprocessing.to_json())
         self._lines: TextIO | None = None
 
     @property
@@ -147,7 +154,7 @@ class Folder:
     def discard(self) -> None:
         """What was asked for could not be run: leave nothing behind that looks like a run."""
         if self._new:
-            for name in ("metrics.jsonl", "settings.toml", locks.NAME):
+            for name in (COLUMNS, PREPROCESSING, "metrics.jsonl", "settings.toml", locks.NAME):
                 (self.path / name).unlink(missing_ok=True)
             clear(self.path)
             if not any(self.path.iterdir()):
@@ -178,6 +185,11 @@ class Folder:
         write(self._metrics, "".join(lines).encode())
         save(run, self.path)
         self._tracker.finish(run.summary, run.clients)
+
+    def _write_once(self, name: str, content: Any) -> None:
+        """A file that stays as it is when the run is resumed."""
+        if not (self.path / name).is_file():
+            write(self.path / name, dump(plain(content)))
 
     def _write_settings(self) -> None:
         write(self.path / "settings.toml", toml(self._known).encode())

@@ -1,29 +1,34 @@
-"""Data from a file: ``.npz`` with the arrays x, y and optionally client, group; or ``.csv``."""
+"""Data from a user's file: arrays in an ``.npz``, or a table (:mod:`glocal.data.reading`)."""
 
 from __future__ import annotations
 
-import csv
-import math
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from glocal.core.errors import GlocalError, shown
 from glocal.data.datasets import Source
+from glocal.data.reading import SUFFIXES, read_table
 from glocal.data.table import listed
-from glocal.data.validation import Array
 
 ARRAYS = ("x", "y", "client", "group")
 """The arrays of an ``.npz`` that are read."""
 
-GAPS = ("", "na", "n/a", "nan", "null", "none", "?")
-"""Cells that mark a missing value, in lower case."""
+
+def is_file(path: Path) -> bool:
+    """Whether the name of data is that of a file, by its end."""
+    return path.suffix.lower() in (*SUFFIXES, ".npz")
 
 
-def read(path: Path, label: str, client: str, group: str | None = None) -> Source:
+def read(
+    path: Path,
+    label: str,
+    client: str,
+    group: str | None = None,
+    options: Mapping[str, str | None] | None = None,
+) -> Source:
     """Read a file's features, labels and, if it has them, clients and groups."""
     if not os.path.isfile(path):  # Path.is_file raises where a name is too long
         raise GlocalError(f"there is no file {shown(str(path))}: check the path.")
@@ -31,10 +36,10 @@ def read(path: Path, label: str, client: str, group: str | None = None) -> Sourc
         if (label, client, group) != ("label", "client", None):
             raise GlocalError(
                 f"{path.name} has its labels, clients and groups in the arrays y, client and "
-                "group: label=, client= and group= name columns of a .csv file, so leave them out."
+                "group: label=, client= and group= name columns of a table, so leave them out."
             )
         return _read_npz(path)
-    table = _read_csv(path)
+    table = read_table(path, **options or {})
     if label not in table:
         raise GlocalError(
             f"{path.name} has no column {shown(label)} for the labels: its columns are "
@@ -55,6 +60,11 @@ def read(path: Path, label: str, client: str, group: str | None = None) -> Sourc
         raise GlocalError(
             f"group= names {shown(group)}, which holds the labels or the clients: name the column "
             "that says which rows of a client belong together."
+        )
+    if client == label:
+        raise GlocalError(
+            f"client= and label= name the same column, {shown(label)}: name the one that says "
+            "whose each row is."
         )
     return Source(x=table, y=label, clients=client if client in table else None, group=group)
 
@@ -79,54 +89,3 @@ def _read_npz(path: Path) -> Source:
     return Source(
         x=arrays["x"], y=arrays["y"], clients=arrays.get("client"), group=arrays.get("group")
     )
-
-
-def _read_csv(path: Path) -> dict[str, Array]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(_without_nul(file), strict=True) if row]
-    except OSError as error:
-        raise GlocalError(f"{path.name} cannot be read: {error.strerror}.") from None
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise GlocalError(f"{path.name} is not a readable .csv file in UTF-8: {error}.") from None
-    if len(rows) < 2:
-        raise GlocalError(f"{path.name} has no rows: give a header and a line for each example.")
-    header = [name.strip() for name in rows[0]]
-    for i, name in enumerate(header):
-        if not name:
-            raise GlocalError(
-                f"{path.name} has no name for column {i + 1}: name it, or leave it out (pandas "
-                "writes no row numbers with index=False)."
-            )
-        if name in header[:i]:
-            raise GlocalError(
-                f"{path.name} names a column twice, {shown(name)}: give each column its own name."
-            )
-    for i, row in enumerate(rows[1:]):
-        if len(row) != len(header):
-            raise GlocalError(
-                f"{path.name} has {len(row)} cells in row {i} and {len(header)} columns: give "
-                "every row a cell for each column."
-            )
-    return {
-        name: _typed([cell.strip() for cell in cells])
-        for name, *cells in zip(header, *rows[1:], strict=True)
-    }
-
-
-def _without_nul(lines: Iterable[str]) -> Iterator[str]:
-    for line in lines:
-        if "\0" in line:
-            raise csv.Error("it has NUL characters")
-        yield line
-
-
-def _typed(cells: list[str]) -> Array:
-    """A column as integers, as numbers (empty cells and the like are NaN), or as words."""
-    with suppress(ValueError, OverflowError):
-        return np.array([int(cell) for cell in cells])
-    try:
-        # One "NA" among numbers is a gap to be named, not a reason to take them all for words.
-        return np.array([math.nan if cell.lower() in GAPS else float(cell) for cell in cells])
-    except ValueError:
-        return np.array(cells)

@@ -16,7 +16,7 @@ from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError, unknown
 from glocal.core.spec import parse_call
 from glocal.core.types import Batch, Carry, Downlink, Tree
-from glocal.data.federation import Federation, standardise
+from glocal.data.federation import Federation
 from glocal.data.partition import column_of
 from glocal.data.split import Split, from_counts
 from glocal.data.transforms import chosen
@@ -51,9 +51,10 @@ def parts(fed: Federation, client: str | int) -> Parts:
     if not others:
         raise GlocalError("there is nobody to join: the federation needs another client.")
     data = fed.unsplit
-    if data is not None and data.numeric is not None:
-        rows = torch.cat([fed.train.of(i) for i in others]).to(data.x.device)
-        fed = replace(fed, x=standardise(data.x, data.numeric, rows).to(fed.x.device))
+    if data is not None and data.layout is not None and not data.layout.by_client:
+        fitted = data.layout.fit(data.x, _rows(fed.train, others).to("cpu"), fed.names)
+        x = data.layout.transform(data.x, fitted, data.rows).to(fed.x.device)
+        fed = replace(fed, x=x, preprocessing=fitted)
     return Parts(
         old=_some(fed, others, _labels_alone(fed, k)),
         new=_some(fed, [k], False),
@@ -74,18 +75,20 @@ def index_of(fed: Federation, client: str | int) -> int:
     return client % len(fed)
 
 
-def _some(fed: Federation, clients: list[int], label_shift_only: bool) -> Federation:
-    def of(split: Split) -> Split:
-        rows = [split.of(i) for i in clients]
-        counts = torch.tensor([len(r) for r in rows], device=split.start.device)
-        return from_counts(torch.cat(rows), counts)
+def _rows(split: Split, clients: list[int]) -> Split:
+    """The rows of some clients."""
+    rows = [split.of(i) for i in clients]
+    counts = torch.tensor([len(r) for r in rows], device=split.start.device)
+    return from_counts(torch.cat(rows), counts)
 
+
+def _some(fed: Federation, clients: list[int], label_shift_only: bool) -> Federation:
     return replace(
         fed,
         names=tuple(fed.names[i] for i in clients),
-        train=of(fed.train),
-        val=of(fed.val),
-        test=of(fed.test),
+        train=_rows(fed.train, clients),
+        val=_rows(fed.val, clients),
+        test=_rows(fed.test, clients),
         label_shift_only=label_shift_only,
         pooled=None,
         unsplit=None,

@@ -1,0 +1,36 @@
+"""What is said, on stderr and once, about a file of the user's that was loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from glocal.data.datasets import files
+from glocal.data.federation import Federation
+from glocal.data.partition import column_of
+from glocal.data.preprocessing.report import rendered
+from glocal.data.suggested_groups import note
+
+
+def clients_by(fed: Federation) -> str:
+    """What defines the clients."""
+    partition = fed.describe.get("partition") or "own ids"
+    column = fed.describe.get("client_column")
+    if partition != "own ids":
+        column = column_of(partition)
+    if column is not None:
+        return f"by column {column!r}"
+    return "by their ids" if partition == "own ids" else f"simulated by {partition}"
+
+
+def announce(fed: Federation) -> None:
+    """Print what defines the clients and what became of the columns, if it is a user's file."""
+    name = str(fed.describe.get("data", ""))
+    if not files.is_file(Path(name)):
+        return
+    lines = [
+        f"{Path(name).name}: {len(fed.y)} rows of {len(fed)} clients, {clients_by(fed)}"
+        + "".join(f"; {each}" for each in fed.describe.get("read", ()))
+    ]
+    if fed.columns:
+        lines.append(rendered(fed.columns))
+    note("\n".join(lines))
