@@ -233,7 +233,8 @@ def test_a_run_that_diverges_says_how_to_go_on(glocal):
         (["compare", "--init", "nan.npz"], ["cannot be read", ".safetensors"]),
         (["frobnicate"], ["No such command"]),
         (["compare", "--data", "own.csv", "--client", "wrad"], ["wrad", "the columns are"]),
-        (["compare", "--data", "gap.csv", "--client", "ward"], ["'a'", "missing", "row 2"]),
+        (["compare", "--data", "gap.csv", "--client", "ward"], ["'label'", "no label", "line 4"]),
+        (["compare", "--data", "own.csv"], ["no column 'client'", "a, ward", "partition="]),
         (["compare", "--json", "nowhere/x.json"], ["nowhere/x.json", "does not exist"]),
         (["compare", "--seed", "99999999999999999999"], ["seed must be"]),
         (["compare", "--device", "meta"], ["not supported"]),
@@ -252,7 +253,7 @@ def test_a_run_that_diverges_says_how_to_go_on(glocal):
 def test_bad_input_is_one_clear_line_and_code_2(glocal, words, says):
     Path("net.py").write_text(BATCHNORM)
     Path("own.csv").write_text("a,label,ward\n" + "1,0,x\n2,1,y\n" * 9)
-    Path("gap.csv").write_text("a,label,ward\n" + "1,0,x\n2,1,y\nNA,1,y\n" * 9)
+    Path("gap.csv").write_text("a,label,ward\n" + "1,0,x\n2,1,y\n3,NA,y\n" * 9)
     Path("taken").write_text("")
     Path("full").mkdir()
     Path("full/thesis.txt").write_text("")

@@ -184,7 +184,18 @@ def test_the_methods_unless_others_are_given_exist() -> None:
         resolve(spec)
 
 
-QUICK = ["--data", "small.npz", "--rounds", "2", "--clients", "5", "--model", "mlp(8)"]
+QUICK = [
+    "--data",
+    "small.npz",
+    "--rounds",
+    "2",
+    "--clients",
+    "5",
+    "--model",
+    "mlp(8)",
+    "--partition",
+    "dirichlet(0.3)",
+]
 ALONE = ["--baseline", "local(lr=0.1, max_epochs=2)"]
 THREE = ["fedavg", "ditto", "local(lr=0.1, max_epochs=2)"]
 

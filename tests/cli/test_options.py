@@ -28,7 +28,7 @@ LONG = "x" * 5000
         (["--augment", "crop(-1)"], "crop's pad must be an integer from 0 to 256, not -1."),
         (["--augment", "flip"], "flip needs images [channels, height, width], not inputs of"),
         (["--augment", "rotate"], "rotate needs images [channels, height, width]"),
-        (["--label", "outcome"], "client= and group= name columns of a .csv file"),
+        (["--label", "outcome"], "client= and group= name columns of a table"),
         (["--clients", "0"], "number of clients must be an integer of 1 or more, not 0."),
         (["--adapt", "fine-tune(momentum=2)"], "momentum must be below 1, not 2"),
         (["--adapt", "best(lr=true)"], "lr must be a number, not True"),

@@ -15,7 +15,18 @@ from glocal.cli import app as cli
 from glocal.core.errors import GlocalError
 from glocal.report import canvas
 
-QUICK = ["--data", "small.npz", "--rounds", "2", "--clients", "4", "--model", "mlp(8)"]
+QUICK = [
+    "--data",
+    "small.npz",
+    "--rounds",
+    "2",
+    "--clients",
+    "4",
+    "--model",
+    "mlp(8)",
+    "--partition",
+    "dirichlet(0.3)",
+]
 REPEATED = [*QUICK, "--repeats", "2"]
 ALONE = ["--baseline", "local(lr=0.1, max_epochs=2)"]
 LOCAL = ["--local", "local(lr=0.1, max_epochs=2)"]

@@ -39,7 +39,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Settings of quick runs, on few examples."""
     file = tmp_path_factory.mktemp("data") / "few.npz"
     np.savez(file, x=np.random.default_rng(0).normal(size=(200, 64)), y=np.arange(200) % 10)
-    return {**FEW, "data": str(file)}
+    return {"partition": "dirichlet(0.3)", **FEW, "data": str(file)}
 
 
 def trained(settings: Config) -> tuple[bytes, dict[str, Any], list[tuple[str, Any]]]:

@@ -134,7 +134,7 @@ def test_processes_are_stopped_and_resumed_too(command: Command) -> None:
     words[words.index("--model") + 1] = "net.py:Net"
     words[words.index("--rounds") + 1] = "8"
     np.savez("few.npz", x=np.random.default_rng(0).normal(size=(200, 64)), y=np.arange(200) % 10)
-    words += ["--data", "few.npz"]
+    words += ["--data", "few.npz", "--partition", "dirichlet(0.3)"]
     assert command(*words, "--out", "whole")[0] == 0
     Path("hold").touch()
     words[words.index("--jobs") + 1] = "2"

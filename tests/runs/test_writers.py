@@ -81,6 +81,7 @@ def test_a_full_disk_ends_a_run_in_a_line_and_the_last_checkpoint_is_good(
 ) -> None:
     np.savez("few.npz", x=np.random.default_rng(0).normal(size=(200, 64)), y=np.arange(200) % 10)
     small = [*SMALL, "--data", "few.npz", "--engine", "sequential"]
+    small += ["--partition", "dirichlet(0.3)"]
     assert command("run", "superfed-mm", *small, "--out", "whole")[0] == 0
     code = """
 import os, sys

@@ -237,7 +237,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["compare", "fedevg(steps=2,spc=2)", "fedavg", "--data", str(place / "small.npz")]
     words += ["--repeats", "1", "--no-tune"]
     words += ["--clients", "5", "--model", "mlp(8)", "--rounds", "2", "--baseline", ALONE]
-    words += ["--jobs", "1"]  # no worker has to start
+    words += ["--jobs", "1", "--partition", "dirichlet(0.3)"]  # no worker has to start
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["glocal", *words, "--out", str(place / "both")])
         with pytest.raises(SystemExit) as stop:

@@ -1,10 +1,9 @@
-"""What is said, on stderr and once, about a file of the user's that was loaded."""
+"""What is said, on stderr and once, about a table that was loaded from a file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from glocal.data.datasets import files
 from glocal.data.federation import Federation
 from glocal.data.partition import column_of
 from glocal.data.preprocessing.report import rendered
@@ -23,14 +22,10 @@ def clients_by(fed: Federation) -> str:
 
 
 def announce(fed: Federation) -> None:
-    """Print what defines the clients and what became of the columns, if it is a user's file."""
-    name = str(fed.describe.get("data", ""))
-    if not files.is_file(Path(name)):
+    """Print what defines the clients and what became of the columns, if it is a table."""
+    if not fed.columns:
         return
-    lines = [
-        f"{Path(name).name}: {len(fed.y)} rows of {len(fed)} clients, {clients_by(fed)}"
-        + "".join(f"; {each}" for each in fed.describe.get("read", ()))
-    ]
-    if fed.columns:
-        lines.append(rendered(fed.columns))
-    note("\n".join(lines))
+    name = Path(str(fed.describe.get("data", ""))).name
+    found = "".join(f"; {each}" for each in fed.describe.get("read", ()))
+    about = f"{name}: {len(fed.y)} rows of {len(fed)} clients, {clients_by(fed)}{found}"
+    note(f"{about}\n{rendered(fed.columns)}")

@@ -1,0 +1,229 @@
+"""Traps of real tables: each ends in a warning or a refusal that names the column."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import glocal
+from glocal.core.errors import GlocalError
+from glocal.data import suggested_groups
+from glocal.data.federation import Federation, federation
+from glocal.data.loading import load
+
+N = 60
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    suggested_groups.note.cache_clear()
+
+
+def columns(**changes: Any) -> dict[str, list[Any]]:
+    r = random.Random(0)
+    plain = {
+        "age": [r.randint(20, 90) for _ in range(N)],
+        "dose": [round(r.gauss(3, 1), 2) for _ in range(N)],
+        "outcome": [r.randint(0, 1) for _ in range(N)],
+        "hospital": [f"h{i % 3}" for i in range(N)],
+    }
+    return {**plain, **changes}
+
+
+def loaded(table: dict[str, list[Any]], separator: str = ",", **options: Any) -> Federation:
+    lines = [separator.join(table), *(separator.join(map(str, r)) for r in zip(*table.values()))]  # noqa: B905
+    Path("t.csv").write_text("\n".join(lines), encoding="utf-8")
+    return load("t.csv", **{"label": "outcome", "client": "hospital", **options})
+
+
+def report(fed: Federation, column: str) -> Any:
+    return next(row for row in fed.columns if row.column == column)
+
+
+def test_no_client_column() -> None:
+    table = columns()
+    del table["hospital"]
+    with pytest.raises(
+        GlocalError, match=r"t\.csv has no column 'client'.* \(there are age, dose\)"
+    ):
+        loaded(table, client="client")
+    assert loaded(table, client="client", partition="iid", clients=3).names == ("0", "1", "2")
+    with pytest.raises(GlocalError, match="client= and label= name the same column, 'outcome'"):
+        loaded(table, client="outcome")
+
+
+def test_units_in_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    fed = loaded(columns(weight=[f"{60 + i % 9}.5 kg" for i in range(N)]))
+    said = "column 'weight' looks like numbers, but '60.5 kg' in line 2 is none, so it was read as"
+    assert said in capsys.readouterr().err
+    assert report(fed, "weight").warnings[0].startswith(said)
+    odd = loaded(columns(lab=[*range(40, 98), "<5", "low"]))
+    assert "'low' in line 61 is none" in report(odd, "lab").warnings[0]
+    assert not report(odd, "dose").warnings
+
+
+def test_decimal_commas() -> None:
+    fed = loaded(columns(dose=[f"{i % 7},5" for i in range(N)]), ";")
+    assert (report(fed, "dose").was, report(fed, "dose").notes) == ("numbers", ("decimal commas",))
+    assert "dose" in fed.describe["features"]
+
+
+def test_labels_one_and_two(capsys: pytest.CaptureFixture[str]) -> None:
+    fed = loaded(columns(outcome=[1 + i // 3 % 2 for i in range(N)]))
+    assert (fed.classes, fed.describe["labels"]) == (2, {"1": 0, "2": 1})
+    assert "the labels of column 'outcome' are 1, 2, not 0, 1" in capsys.readouterr().err
+    assert federation(columns(outcome=[-1, 1] * 30), "outcome", "hospital").classes == 2
+    assert federation(columns(outcome=[1, 2] * 30), "outcome", "hospital", classes=3).classes == 3
+
+
+def test_float_labels() -> None:
+    fed = loaded(columns(outcome=[float(i // 3 % 2) for i in range(N)]))
+    assert fed.classes == 2
+    assert "'outcome' holds floats, such as 0.0" in report(fed, "outcome").warnings[0]
+    with pytest.raises(
+        GlocalError, match=r"labels out of range in column 'outcome': line 2 has 0\.5"
+    ):
+        loaded(columns(outcome=[i / 2 + 0.5 for i in range(N)]))
+    with pytest.raises(GlocalError, match="in column 'outcome': line 2 has"):
+        loaded(columns(outcome=[2**70] + [0, 1] * 29 + [0]))
+
+
+def test_length_of_stay() -> None:
+    fed = loaded(columns(outcome=[i // 3 for i in range(N)]))
+    warning = "'outcome' has 20 different integers, each of which was read as a class"
+    assert any(warning in each for each in report(fed, "outcome").warnings)
+
+
+def test_dates(capsys: pytest.CaptureFixture[str]) -> None:
+    forms = {
+        "iso": [f"2024-03-{1 + i % 28:02d}" for i in range(N)],
+        "german": [f"{1 + i % 28}.03.2024" for i in range(N)],
+        "us": [f"3/{1 + i % 28}/2024" for i in range(N)],
+        "time": [f"2024-03-{1 + i % 28:02d} 06:00:00+06:00" for i in range(N)],
+    }
+    fed = loaded(columns(**forms))
+    assert fed.unsplit is not None
+    names = [row.column for row in fed.columns if row.column not in ("outcome", "hospital")]
+    for form in forms:
+        days = fed.unsplit.x[:, names.index(form)]
+        first = (np.datetime64("2024-03-01") - np.datetime64("1970-01-01")).astype(int)
+        assert days.tolist() == [float(first + i % 28) for i in range(N)]
+        assert f"column '{form}' holds dates" in report(fed, form).warnings[0]
+    err = capsys.readouterr().err
+    assert all(f"column '{form}' holds dates" in err for form in forms)
+    unclear = loaded(columns(day=[f"0{1 + i % 9}/03/2024" for i in range(N)]))
+    assert "day and month cannot be told apart" in report(unclear, "day").warnings[0]
+
+
+def test_ids_constants_and_free_text() -> None:
+    table = columns(
+        patient_id=[1000 + 7 * i for i in range(N)],
+        note=[f"saw {i} today" for i in range(N)],
+        unit=["mg"] * N,
+        nothing=[""] * N,
+        row=list(range(N)),
+    )
+    fed = loaded(table)
+    assert fed.describe["features"] == ["age", "dose", "row"]
+    became = {row.column: row.became for row in fed.columns}
+    assert became["patient_id"] == "left out: an id"
+    assert became["note"] == "left out: an id or free text"
+    assert (became["unit"], became["nothing"]) == ("left out: constant", "left out: empty")
+    assert "column 'row' counts the rows" in report(fed, "row").warnings[0]
+    asked = loaded(table, features=["patient_id,age"], drop=())
+    assert asked.describe["features"] == ["age", "patient_id"]
+    assert loaded(table, drop=["row", "dose"]).describe["features"] == ["age"]
+    with pytest.raises(
+        GlocalError, match=r"no columns are left as features: .*'unit' \(left out: c"
+    ):
+        loaded(table, features=["unit", "nothing"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"drop": ["aeg"]}, "drop= names 'aeg', which is no column: the columns are age, dose"),
+        ({"features": ["age", "aeg"]}, "features= names 'aeg', which is no column"),
+        ({"features": ["outcome"]}, "features= names 'outcome', which holds labels"),
+        ({"drop": ["hospital"]}, "drop= names 'hospital', which holds labels, clients or groups"),
+        ({"features": ["age"], "drop": ["age"]}, "features= names 'age', which drop= names, too"),
+        ({"preprocessing": "mine"}, "preprocessing='mine' should be 'federated'"),
+    ],
+)
+def test_options_that_name_no_columns(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(GlocalError, match=message):
+        loaded(columns(), **options)
+
+
+def test_options_of_tables_go_with_tables() -> None:
+    with pytest.raises(GlocalError, match="drop= names columns of a table, and 'digits' is none"):
+        load("digits", drop=["a"])
+    with pytest.raises(GlocalError, match="features= names columns, but x is not a table"):
+        federation(torch.zeros(12, 2), [0, 1] * 6, [0, 1] * 6, features=["a"])
+
+
+@pytest.mark.parametrize("partition", [None, "dirichlet(1.0)"])
+def test_the_order_of_rows_and_columns_changes_nothing(partition: str | None) -> None:
+    table = columns(ward=["n", "s", ""] * (N // 3), outcome=[i // 3 % 2 for i in range(N)])
+    table["age"][5] = table["age"][50] = None
+    order = list(range(N))
+    random.Random(1).shuffle(order)
+    shuffled = {c: [table[c][i] for i in order] for c in reversed(table)}
+    noise = ["symmetric-noise(0.3)"]
+    one, other = (
+        federation(
+            {c: v for c, v in t.items() if partition is None or c != "hospital"},
+            "outcome",
+            "hospital" if partition is None else 2,
+            partition=partition,
+            transforms=noise,
+        )
+        for t in (table, shuffled)
+    )
+    assert one.preprocessing == other.preprocessing
+    for a, b in zip((one, one.fold(1)), (other, other.fold(1)), strict=True):
+        for mine, theirs in zip(a, b, strict=True):
+            for part in ("train", "val", "test"):
+                for x, y in zip(getattr(mine, part), getattr(theirs, part), strict=True):
+                    assert torch.equal(x, y)
+    results = [glocal.fit("fedavg", f, rounds=2, model="mlp(4)").clients for f in (one, other)]
+    assert results[0] == results[1]
+
+
+def test_the_order_of_groups_changes_nothing() -> None:
+    table = columns(patient=[f"p{i // 4}" for i in range(N)])
+    table["hospital"] = [f"h{i // 20}" for i in range(N)]
+    order = random.Random(2).sample(range(N), N)
+    shuffled = {c: [v[i] for i in order] for c, v in table.items()}
+    one, other = (federation(t, "outcome", "hospital", group="patient") for t in (table, shuffled))
+    for mine, theirs in zip(one, other, strict=True):
+        assert torch.equal(mine.train[0], theirs.train[0])
+        assert torch.equal(mine.test[1], theirs.test[1])
+
+
+def test_mangled_tables_end_in_a_federation_or_in_a_sentence() -> None:
+    """A few; ``benchmarks/mangled_tables.py`` tries 500, through the command line."""
+    file = Path(__file__).parents[2] / "benchmarks" / "mangled_tables.py"
+    spec = importlib.util.spec_from_file_location("mangled_tables", file)
+    assert spec is not None
+    assert spec.loader is not None
+    mangled = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mangled)
+    taken, said = 0, list[str]()
+    for seed in range(80):
+        Path("d.csv").write_bytes(mangled.table(seed))
+        try:
+            fed = load("d.csv", clients=2)
+            assert bool(fed.x.isfinite().all())
+            taken += 1
+        except GlocalError as error:
+            said.append(str(error))
+    assert all("\n" not in each and len(each) < 1000 for each in said)
+    assert 10 < taken < 70
