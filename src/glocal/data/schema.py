@@ -2,7 +2,7 @@
 
 All participants agree on it beforehand: image size, columns, number of classes. For a table, the
 categories of a column are those that occur at any client, and numbers are standardised with the
-mean and standard deviation over all clients' training data. Both are computed without protection,
+statistics of :mod:`glocal.data.preprocessing.statistics`. Both are computed without protection,
 and :mod:`glocal.slots.privacy` does not account for them.
 """
 

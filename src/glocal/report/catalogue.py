@@ -10,6 +10,7 @@ import torch
 
 from glocal.data.datasets.registry import SOURCES
 from glocal.data.federation import Federation
+from glocal.data.loaded_note import clients_by
 from glocal.data.partition import list_partitions
 from glocal.data.transforms import TRANSFORMS
 from glocal.evaluation.pooling_test import claimed
@@ -67,7 +68,9 @@ def first_line(thing: object) -> str:
 
 def list_data() -> None:
     """Data sets, partitions and transforms."""
-    print("Data sets (--data; or your own .csv with label and client columns, or .npz with x, y)\n")
+    print(
+        "Data sets (--data; or your own table with label and client columns, or .npz with x, y)\n"
+    )
     table(
         ["name", "what it is", "licence", "from"],
         [
@@ -92,7 +95,7 @@ def draw_federation(fed: Federation) -> None:
     print(
         f"{about.get('data', 'data')}: {fed.x.shape[0]} examples of shape "
         f"{tuple(fed.x.shape[1:])}, {fed.classes} classes, {len(fed)} clients "
-        f"({about.get('partition') or 'its own clients'})."
+        f"({clients_by(fed) if fed.columns else about.get('partition') or 'its own clients'})."
     )
     if fed.central is not None:
         print(f"{len(fed.central[0])} more are a central test set, which is no client's.")
