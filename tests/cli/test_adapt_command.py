@@ -132,7 +132,7 @@ def test_adapting_later_is_adapting_at_once(method: str, compared: Path) -> None
 def test_a_run_under_attack(data: Path, tmp_path: Path) -> None:
     """Who was malicious, and what the honest clients have, as the run said it."""
     asked = {"method": "fedavg", "data": str(data), "clients": 5, "model": "mlp(8)", "rounds": 2}
-    asked |= {"baseline": "local(lr=0.1, max_epochs=2)", "adapt": ONE}
+    asked |= {"baseline": "local(lr=0.1, max_epochs=2)", "adapt": ONE, "partition": "iid"}
     (tmp_path / "a.toml").write_text(files.toml({**asked, "attack": "backdoor(share=0.4)"}))
     _command(["run", str(tmp_path / "a.toml"), "--out", str(tmp_path / "run")])
     (one,) = restore(tmp_path / "run")

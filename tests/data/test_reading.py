@@ -212,6 +212,9 @@ def test_a_polars_frame(expected: str) -> None:
     assert federation(frame, "label", "client").fingerprint == expected
     categorical = frame.with_columns(polars.col("station").cast(polars.Categorical))
     assert federation(categorical, "label", "client").fingerprint == expected
+    with pytest.raises(GlocalError, match=r"LazyFrame has no rows yet: .* collect\(\)"):
+        federation(frame.lazy(), "label", "client")
+    assert federation(frame.to_arrow(), "label", "client").fingerprint == expected
 
 
 def test_a_pandas_frame(expected: str) -> None:

@@ -35,15 +35,14 @@ def made(tmp_path_factory):
     place = tmp_path_factory.mktemp("made")
     x = np.random.default_rng(0).normal(size=(160, 3))
     np.savez(place / "toy.npz", x=x, y=(x.sum(1) > 0).astype(int) + (x[:, 0] > 1))
-    root, quick = place / "runs", ["--data", place / "toy.npz", *QUICK]
-    quick += ["--partition", "dirichlet(0.3)"]
+    root, partition = place / "runs", "dirichlet(0.3)"
+    quick = ["--data", place / "toy.npz", *QUICK, "--partition", partition]
     plain = ("--repeats", "1", "--no-tune", "--baseline", "same")
     assert command("compare", "local", "fedavg", *quick, *plain, "--out", root / "both") == 0
     other = ["--partition", "iid", "--repeats", "2", "--seed", "1"]
     assert command("run", "fedprox(mu=0.1)", *quick, *other, "--out", root / "één") == 0
-    fed = glocal.load(str(place / "toy.npz"), clients=4, partition="dirichlet(0.3)", seed=0)
-    run = glocal.fit("fedavg", fed, model="logistic", rounds=2, baseline=ALONE)
-    run.save(root / "saved")
+    fed = glocal.load(str(place / "toy.npz"), clients=4, partition=partition)
+    glocal.fit("fedavg", fed, model="logistic", rounds=2, baseline=ALONE).save(root / "saved")
     for place, seconds in (("both/local", 1), ("both/fedavg", 2), ("één", 3), ("saved", 4)):
         for name in listing.FILES:
             if (root / place / name).exists():

@@ -149,7 +149,7 @@ def test_nobody_is_left_running(how: signal.Signals, few: dict[str, Any], tmp_pa
         "--engine",
         "sequential",
     ]
-    command += ["--baseline", "none", "--repeats", "1", "--no-tune"]
+    command += ["--baseline", "none", "--repeats", "1", "--no-tune", "--partition", "iid"]
     process = subprocess.Popen(
         [*command, "--jobs", "2", "--out", str(tmp_path / "out")],
         stderr=subprocess.PIPE,

@@ -6,7 +6,7 @@ import hashlib
 import numbers
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -70,9 +70,9 @@ class Federation:
     and an evaluation counts as one; none: every row is a unit of its own."""
     pooled: bool | None = None
     """What the user says about ``label_shift_only``; it goes before what the data says."""
-    preprocessing: Preprocessing | None = None
+    preprocessing: Preprocessing | None = field(default=None, repr=False)
     """How rows of the table became ``x``, fitted on the training rows; none: it was no table."""
-    columns: tuple[ColumnReport, ...] = ()
+    columns: tuple[ColumnReport, ...] = field(default=(), repr=False)
     """What became of each column of the table."""
 
     def __len__(self) -> int:

@@ -70,7 +70,9 @@ class Table(Mapping[str, Array]):
 
 def is_table(x: Any) -> bool:
     """Whether ``x`` has named columns. A DataFrame is recognised without importing pandas."""
-    return isinstance(x, Mapping) or (hasattr(x, "columns") and hasattr(x, "__getitem__"))
+    if isinstance(x, Mapping) or type(x).__name__ == "LazyFrame":
+        return True
+    return hasattr(x, "columns") and hasattr(x, "__getitem__")
 
 
 def as_table(x: Any) -> Table:
@@ -78,8 +80,7 @@ def as_table(x: Any) -> Table:
     if isinstance(x, Table):
         table = x
     else:
-        names: Iterable[Any] = x if isinstance(x, Mapping) else x.columns
-        table = Table({str(name): _as_column(x[name], name) for name in names})
+        table = Table({str(name): _as_column(values, name) for name, values in _columns_of(x)})
     if not table or table.rows == 0:
         raise GlocalError("the table has no rows: give at least three examples for each client.")
     check.writable(table, "the column")
@@ -90,6 +91,14 @@ def as_table(x: Any) -> Table:
                 "give one value for each row."
             )
     return table
+
+
+def _columns_of(x: Any) -> list[tuple[Any, Any]]:
+    """The names and columns of a dict, a DataFrame, or a table of pyarrow."""
+    if type(x).__name__ == "LazyFrame":
+        raise GlocalError("a LazyFrame has no rows yet: give what its collect() returns.")
+    names = x if isinstance(x, Mapping) else getattr(x, "column_names", None)
+    return [(name, x[name]) for name in (x.columns if names is None else names)]
 
 
 def _as_column(values: Any, name: Any) -> Array:
