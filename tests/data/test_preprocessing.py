@@ -122,19 +122,27 @@ def test_every_fold_is_fitted_anew_with_the_same_features(fed: Federation) -> No
 
 
 def test_a_level_without_training_rows_in_a_fold_stays_zero() -> None:
-    given = {**table(), "ward": ["rare"] + ["north", "south"] * (N // 2)}
-    given = {c: v[:N] if c == "ward" else v for c, v in given.items()}
-    base = federation(given, "label", "site")
-    seen = 0
-    for r in range(6):
+    def with_a_rare_word(row: int) -> Federation:
+        words = ["north", "south"] * (N // 2)
+        words[row] = "rare"
+        return federation({**table(), "ward": words}, "label", "site")
+
+    row, base = next(
+        (row, made)
+        for row in range(N)
+        if "ward=rare" in (made := with_a_rare_word(row)).describe["features"]
+    )
+    trained = []
+    for r in range(5):  # in one of which it is a test row
         fold = base.fold(r)
-        if "ward=rare" not in fold.describe["features"]:
-            continue
-        column = fold.x[:, fold.describe["features"].index("ward=rare")]
-        in_training = bool((fold.train.rows == 0).any())
-        assert bool(column[0] == 1) == in_training
-        seen += not in_training
-    assert seen or "ward=rare" not in base.describe["features"]
+        rare = fold.x[:, fold.describe["features"].index("ward=rare")]
+        trained.append(bool((fold.train.rows == row).any()))
+        assert bool(rare[row] == 1) == trained[-1]
+        assert int(rare.sum()) == trained[-1]
+        assert fold.preprocessing is not None
+        assert ("rare" in fold.preprocessing.columns[-1].unseen) != trained[-1]
+    assert trained[0]
+    assert not all(trained)
 
 
 def test_statistics_of_each_client() -> None:
