@@ -10,6 +10,7 @@ import pytest
 import glocal
 
 HEAVY = ("typer", "rich", "sklearn", "scipy", "safetensors", "tomli_w", "pandas", "click")
+HEAVY += ("openpyxl", "polars", "pyarrow")
 
 HIDDEN = """
 import sys

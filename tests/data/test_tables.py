@@ -12,6 +12,7 @@ import torch
 from glocal.core.errors import GlocalError
 from glocal.data.federation import federation
 from glocal.data.loading import load
+from glocal.data.preprocessing.report import MOST_ROWS, rendered
 
 
 def table(n: int = 24) -> dict[str, Any]:
@@ -135,3 +136,51 @@ def test_csv_files(tmp_path: Path) -> None:
         load(bare, clients=4)
     numbered = write_csv(tmp_path / "c.csv", {**columns, "client": [9, 10] * 30})
     assert load(numbered).names == ("9", "10")
+
+
+def test_the_report_of_many_columns_is_short() -> None:
+    wide: dict[str, Any] = {f"x{i:02d}": np.arange(24) % (i + 2) for i in range(40)}
+    wide["gap"] = [None, 1.5, 2.5] * 8
+    fed = federation({**table(), **wide}, "label", "site")
+    lines = rendered(fed.columns).splitlines()
+    assert len(fed.columns) == 46
+    assert len(lines) == 1 + MOST_ROWS + 1
+    assert lines[-1] == "  … and 16 columns more"
+    assert any(line.split()[0] == "gap" and line.split()[-1] == "8" for line in lines)
+    assert not any(line.endswith(" ") for line in lines)
+    few = rendered(federation(table(), "label", "site").columns).splitlines()
+    assert [line.split()[0] for line in few] == [
+        "column",
+        "label",
+        "site",
+        "age",
+        "constant",
+        "ward",
+    ]
+
+
+def test_one_cell_of_each_kind_decides_for_a_column() -> None:
+    import datetime
+    import decimal
+
+    day = datetime.date(2024, 5, 1)
+    cells: list[tuple[list[Any], str]] = [
+        ([decimal.Decimal("1.5"), 2, None], "numbers"),
+        ([True, False, None], "numbers"),
+        ([day, datetime.datetime(2024, 5, 2, 12), None], "dates"),
+        ([np.datetime64("2024-05-01"), np.datetime64("NaT"), np.datetime64("2024-05-03")], "dates"),
+        ([b"a", b"b", b"a"], "words"),
+        ([1, "one", 2.5], "words"),
+        ([day, "tomorrow", 3], "words"),
+    ]
+    for values, was in cells:
+        fed = federation({**table(), "cells": values * 8}, "label", "site")
+        assert next(row for row in fed.columns if row.column == "cells").was == was
+        assert bool(fed.x.isfinite().all())
+    waited = np.array([1, 36, 5], "timedelta64[h]")
+    fed = federation({**table(), "cells": np.tile(waited, 8)}, "label", "site")
+    assert next(row for row in fed.columns if row.column == "cells").notes == ("in days",)
+    assert fed.unsplit is not None
+    assert fed.unsplit.x[:3, 1].tolist() == pytest.approx([1 / 24, 1.5, 5 / 24])
+    with pytest.raises(GlocalError, match="column 'cells' holds complex128, which is neither"):
+        federation({**table(), "cells": np.ones(24) * 1j}, "label", "site")
