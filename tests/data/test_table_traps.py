@@ -95,6 +95,19 @@ def test_float_labels() -> None:
         loaded(columns(outcome=[2**70] + [0, 1] * 29 + [0]))
 
 
+def test_a_gap_is_no_class_and_no_client() -> None:
+    table = columns(outcome=["no", "yes", "no"] * (N // 3))
+    for column, message in (
+        ("outcome", "has no label in column 'outcome'"),
+        ("hospital", "has no cl"),
+    ):
+        gaps = [*table[column][:-1], "NA"]
+        with pytest.raises(GlocalError, match=f"line {N + 1} {message}"):
+            loaded({**table, column: gaps})
+        with pytest.raises(GlocalError, match=f"row {N - 1} {message}"):
+            federation({**table, column: gaps}, "outcome", "hospital")
+
+
 def test_length_of_stay() -> None:
     fed = loaded(columns(outcome=[i // 3 for i in range(N)]))
     warning = "'outcome' has 20 different integers, each of which was read as a class"

@@ -63,9 +63,20 @@ class Table(Mapping[str, Array]):
         )
 
     def ids(self, name: str, what: str) -> Array:
-        """A column of labels, clients or groups: integers, numbers or words."""
+        """A column of labels, clients or groups: integers, numbers or words.
+
+        "NA" and the like are no class and no client: they are missing, as an empty cell is.
+        """
         values = column(self, name, what)
-        return typed(values.tolist()) if self.text else values
+        if self.text:
+            return typed(["" if cell in WORD_GAPS else cell for cell in values.tolist()])
+        if values.dtype.kind not in "OU":
+            return values
+        listed = values.tolist()
+        return np.array(
+            [*(None if isinstance(v, str) and v in WORD_GAPS else v for v in listed), None],
+            dtype=object,
+        )[:-1]
 
 
 def is_table(x: Any) -> bool:

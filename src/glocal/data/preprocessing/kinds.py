@@ -74,7 +74,7 @@ def recognised(table: Table, name: str) -> RawColumn:
     if present and all(isinstance(v, datetime.date) for v in present):
         floats = np.array([math.nan if check.missing(v) else cells.days_of(v) for v in listed])
         return RawColumn(name, DATE, "", floats, (), "dates")
-    return _text(table, name, [None if check.missing(v) else str(v) for v in listed])
+    return _text(table, name, [None if check.missing(v) else str(v).strip() for v in listed])
 
 
 def _as_plain(value: Any, name: str, table: Table, row: int) -> Any:
@@ -222,8 +222,8 @@ def converted(table: Table, name: str, kind: str, form: str) -> tuple[Array, lis
     if kind == CATEGORY:
         listed = table[name].tolist() if raw is None else raw
         plain = [_as_plain(v, name, table, i) for i, v in enumerate(listed)]
-        words = [None if check.missing(v) or str(v) in WORD_GAPS else str(v) for v in plain]
-        return np.empty(0), words
+        words = [None if check.missing(v) else str(v).strip() for v in plain]
+        return np.empty(0), [None if word in WORD_GAPS else word for word in words]
     if raw is None:
         if (table[name].dtype.kind in "biuf") != (kind == NUMBER):
             known = table[name].dtype.kind == "m" and kind == NUMBER
