@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from glocal.core.errors import GlocalError
-from glocal.data import federation as federations
+from glocal.data import client_data
 from glocal.data.federation import Federation, federation
 from glocal.data.preprocessing import statistics
 from glocal.data.preprocessing.fitted import Preprocessing
@@ -82,12 +82,12 @@ def test_validation_and_test_rows_change_nothing_that_is_fitted(fed: Federation)
     changed = data.x.clone()
     changed[held] = torch.where(changed[held].isnan(), 1.0, torch.nan).double()
     changed[held[:5], 0] = 1e6
-    other = federations._split(replace(data, x=changed), 0)
+    other = client_data.fold_of(replace(data, x=changed), 0)
     assert fitted(other) == fitted(fed)
     assert torch.equal(other.x[fed.train.rows], fed.x[fed.train.rows])
     assert not torch.equal(other.x, fed.x)
     changed[fed.train.rows[0], 0] = 1e6
-    assert fitted(federations._split(replace(data, x=changed), 0)) != fitted(fed)
+    assert fitted(client_data.fold_of(replace(data, x=changed), 0)) != fitted(fed)
 
 
 def test_the_layout_has_nothing_of_other_rows() -> None:
@@ -106,7 +106,7 @@ def test_the_layout_has_nothing_of_other_rows() -> None:
     assert data is not None
     data = replace(data, x=raw.x)
     data = own_table.with_layout(data, fed.train.rows, raw, (), scale=True, by_client=False)
-    other = federations._split(data, 0)
+    other = client_data.fold_of(data, 0)
     assert other.describe["features"] == ["dose", "word=x", "word=y"]
     assert other.x[fed.test.rows[:3], 1:].abs().sum() == 0
     assert other.x[fed.test.rows[3], 1:].sum() == 1

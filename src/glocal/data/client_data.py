@@ -1,0 +1,163 @@
+"""The data of a federation's clients: all rows, and who trains, validates and tests on which."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glocal.core.validation import integer
+from glocal.data.group_split import split_groups
+from glocal.data.preprocessing.fitted import Preprocessing
+from glocal.data.preprocessing.report import ColumnReport
+from glocal.data.split import Split, UnsplitData, split_clients
+
+Pair = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """One client's data; each split is ``(x, y)``."""
+
+    name: str
+    train: Pair
+    val: Pair
+    test: Pair
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """The data of K clients. All rows are in one tensor, and each split assigns rows to clients."""
+
+    x: Tensor
+    """Features [n, …] in float32, or token ids in int64."""
+    y: Tensor
+    """Labels [n], or [n, t] for sequences: true ones, but for validation rows with noisy labels."""
+    y_train: Tensor
+    """The labels that training sees: ``y``, but for label noise in training and validation rows."""
+    classes: int
+    names: tuple[str, ...]
+    train: Split
+    val: Split
+    test: Split
+    label_shift_only: bool
+    """Whether clients differ only in label shares or size: then the pooled test set is valid."""
+    describe: dict[str, Any]
+    """Where the data came from and how it was partitioned and split; written to files as JSON."""
+    unsplit: UnsplitData | None = None
+    """The data from which other folds are made; none if the splits were given."""
+    central: Pair | None = None
+    """A test set ``(x, y)`` that belongs to no client, such as MNIST's official one."""
+    unit: Tensor | None = None
+    """The group [n] of each row, 0, 1, …: rows that belong together, which a split keeps together
+    and an evaluation counts as one; none: every row is a unit of its own."""
+    pooled: bool | None = None
+    """What the user says about ``label_shift_only``; it goes before what the data says."""
+    preprocessing: Preprocessing | None = field(default=None, repr=False)
+    """How rows of the table became ``x``, fitted on the training rows; none: it was no table."""
+    columns: tuple[ColumnReport, ...] = field(default=(), repr=False)
+    """What became of each column of the table."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, client: int) -> ClientData:
+        k = operator.index(client)
+        k = k + len(self) if k < 0 else k
+        if not 0 <= k < len(self):
+            raise IndexError(f"client {client} of a federation of {len(self)}")
+        train, val, test = (s.of(k) for s in (self.train, self.val, self.test))
+        return ClientData(
+            self.names[k],
+            (self.x[train], self.y_train[train]),
+            (self.x[val], self.y[val]),
+            (self.x[test], self.y[test]),
+        )
+
+    def __iter__(self) -> Iterator[ClientData]:
+        return (self[k] for k in range(len(self)))
+
+    def to(self, device: torch.device | str) -> Federation:
+        """The same federation on another device."""
+        parts = ("x", "y", "y_train", "train", "val", "test", "unit")
+        held = {name: getattr(self, name) for name in parts}
+        moved = {name: part.to(device) for name, part in held.items() if part is not None}
+        central = self.central and (self.central[0].to(device), self.central[1].to(device))
+        return replace(self, **moved, central=central)
+
+    def fold(self, r: int) -> Federation:
+        """The same clients with the ``r``-th split; ``federation`` and ``load`` give fold 0.
+
+        The test sets of the first ⌊1 / test share⌋ folds have no example in common. A federation
+        that came with its splits has no others: its repeats differ in training alone.
+        """
+        if self.unsplit is None:
+            integer(r, "the fold", 0)
+            return self
+        # What is the same in every fold is not copied to the device again.
+        fold = replace(fold_of(self.unsplit, integer(r, "the fold", 0)), central=self.central)
+        if self.unsplit.layout is None:
+            fold = replace(fold, x=self.x)
+        return fold.to(self.x.device)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the data and its splits: equal for federations that train the same way.
+
+        The central test set is not part of it, because no client trains on it.
+        """
+        digest = hashlib.sha256()
+        tensors = [self.x, self.y, self.y_train]
+        tensors += [t for s in (self.train, self.val, self.test) for t in (s.rows, s.start)]
+        for tensor in tensors:
+            array = np.ascontiguousarray(tensor.cpu().numpy())
+            digest.update(f"{array.dtype.str} {array.shape} ".encode())
+            digest.update(array.data)
+        return digest.hexdigest()
+
+
+def rows_of(data: UnsplitData, fold: int) -> tuple[Split, Split, Split]:
+    """The training, validation and test rows of a fold."""
+    return (split_clients if data.unit is None else split_groups)(data, fold)
+
+
+def fold_of(data: UnsplitData, fold: int) -> Federation:
+    """One fold of the data."""
+    train, val, test = rows_of(data, fold)
+    y, y_train = data.y, data.y.clone()
+    # Who trains on validation rows, too, once everything is chosen, meets the same noise there.
+    for rows in (train.rows, val.rows):
+        y_train[rows] = data.y_train[rows]
+    if data.y_val is not None:
+        y = y.clone()
+        y[val.rows] = data.y_val[val.rows]
+    x, about, fitted = data.x, data.describe, None
+    if data.layout is not None:
+        fitted = data.layout.fit(data.x, train, data.names)
+        x = data.layout.transform(data.x, fitted, data.rows)
+        about = {**about, "features": fitted.features, "categories": fitted.categories}
+    return Federation(
+        x=x,
+        y=y,
+        y_train=y_train,
+        classes=data.classes,
+        names=data.names,
+        train=train,
+        val=val,
+        test=test,
+        label_shift_only=data.label_shift_only,
+        describe={**about, "fold": fold},
+        unsplit=data,
+        central=data.central,
+        unit=data.unit,
+        pooled=data.pooled,
+        preprocessing=fitted,
+        columns=data.columns,
+    )
