@@ -24,18 +24,8 @@ from glocal.studies.adaptation import adapted, recorded
 
 ONE = "fine-tune(lr=0.1, max_epochs=2)"
 TWO = f"{ONE}+freeze-base(lr=0.1, max_epochs=2)"
-QUICK = [
-    "--rounds",
-    "3",
-    "--sampled",
-    "3",
-    "--clients",
-    "5",
-    "--model",
-    "mlp(8)",
-    "--partition",
-    "dirichlet(0.3)",
-]
+QUICK = ["--rounds", "3", "--sampled", "3", "--clients", "5", "--model", "mlp(8)"]
+QUICK += ["--partition", "dirichlet(0.3)"]
 QUICK += ["--baseline", "local(lr=0.1, max_epochs=2)"]
 
 Command = Callable[..., tuple[object, str, str]]

@@ -186,10 +186,10 @@ def test_tables_keep_numbers_in_bounds_and_categories_whole() -> None:
     for spec in ("fedevg(spc=4)", "fedcvae(spc=4,width=1)", "fedcgan(spc=4,width=1)"):
         training, done = trained(spec, Vectorised(), **settings)
         assert training.setting.schema is not None
-        assert training.setting.schema.categories == ((1, 4),)
+        assert training.setting.schema.categories == ((0, 3),)
         x, _ = resolve_draw(training, done)
-        assert x[:, 1:4].sum(1).tolist() == [1] * 8
-        assert x[:, 1:4].unique().tolist() == [0, 1]
+        assert x[:, :3].sum(1).tolist() == [1] * 8
+        assert x[:, :3].unique().tolist() == [0, 1]
     check_method("fedevg(spc=2,synthetic_batch=3)", model="mlp(4)", fed=fed)
 
 
@@ -202,7 +202,7 @@ def test_only_words_are_categories_whatever_a_column_is_called() -> None:
         "site": [i % 3 for i in range(60)],
     }
     inputs = Schema.of(federation(table, "label", "site"))
-    assert inputs.categories == ((1, 3), (3, 6))
+    assert inputs.categories == ((0, 3), (3, 5))
 
 
 def test_images_stay_between_black_and_white_unless_told_otherwise() -> None:
