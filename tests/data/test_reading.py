@@ -13,6 +13,7 @@ import pytest
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation, federation
 from glocal.data.loading import load
+from glocal.data.preprocessing.kinds import recognised
 from glocal.data.reading import read_table
 from glocal.data.table import as_table
 
@@ -225,3 +226,37 @@ def test_a_pandas_frame(expected: str) -> None:
     frame["station"] = frame["station"].astype("category")
     assert federation(frame, "label", "client").fingerprint == expected
     assert as_table(frame).where(3) == "row 3"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_files_without_quotes_are_read_as_those_with(end: str, tmp_path: Path) -> None:
+    lines = ["a;b;", " 1 ;x y;", "", " ; ;", "2,5;;", "   ", "\u00a03;\tz;"]
+    tables = []
+    for quote in ("", '"'):
+        quoted = [line.replace("x y", f"{quote}x y{quote}") for line in lines if line.strip()]
+        file = tmp_path / "t.csv"
+        file.write_bytes(end.join([*quoted[:2], "", *quoted[2:], ""]).encode())
+        tables.append(read_table(file))
+    for table in tables:
+        assert {name: cells.tolist() for name, cells in table.items()} == {
+            "a": ["1", "2,5", "3"],
+            "b": ["x y", "", "z"],
+        }
+        assert table.lines == [2, 5, 6]
+
+
+def test_numbers_are_read_as_python_reads_them(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    for cells, kind in (
+        (["1", "-2.5", "+3e2", ".5", "4.", ""], "number"),
+        (["1_0", "2", "3", "4", "5", "6"], "category"),
+        (["1-2", "3", "e", "4", "5", "6"], "category"),
+        (["nan", "-", "", "NA", "7", "8"], "number"),
+    ):
+        file.write_text("a,b\n" + "".join(f"{cell},1\n" for cell in cells), encoding="utf-8")
+        column = recognised(read_table(file), "a")
+        assert column.kind == kind
+        if kind == "number":
+            gaps = ("nan", "-", "", "NA")
+            wanted = [float("nan") if cell in gaps else float(cell) for cell in cells]
+            assert np.array_equal(column.values, wanted, equal_nan=True)

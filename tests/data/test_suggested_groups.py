@@ -40,7 +40,7 @@ def test_a_column_of_ids_is_mentioned(capsys: pytest.CaptureFixture[str]) -> Non
     federation(table(height=patient), "label", "site")
     assert said(capsys) == ""
     federation(table(patient_id=np.arange(90)), "label", "site")  # each row its own
-    assert "has another number in every row, like an id, and was left out" in said(capsys)
+    assert "has another number in every training row, like an id, and was left out" in said(capsys)
 
 
 def test_copies_between_training_and_test_are_mentioned(capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,13 +60,47 @@ def test_no_client_column() -> None:
 
 
 def test_units_in_cells(capsys: pytest.CaptureFixture[str]) -> None:
-    fed = loaded(columns(weight=[f"{60 + i % 9}.5 kg" for i in range(N)]))
-    said = "column 'weight' looks like numbers, but '60.5 kg' in line 2 is none, so it was read as"
+    weights = [f"{60 + i % 9}.5 kg" for i in range(N)]
+    fed = loaded(columns(weight=[*weights[:-1], "NA"], fat=[f"{i % 9},5%" for i in range(N)]), ";")
+    said = "column 'weight' holds numbers with a unit, such as '60.5 kg' in line 2, and was read as"
     assert said in capsys.readouterr().err
     assert report(fed, "weight").warnings[0].startswith(said)
-    odd = loaded(columns(lab=[*range(40, 98), "<5", "low"]))
-    assert "'low' in line 61 is none" in report(odd, "lab").warnings[0]
-    assert not report(odd, "dose").warnings
+    assert (report(fed, "weight").notes, report(fed, "fat").notes) == (("in kg",), ("in %",))
+    assert fed.unsplit is not None
+    fat, weight = fed.unsplit.x[:, -2].tolist(), fed.unsplit.x[:, -1].tolist()
+    assert weight[:-1] == [60.5 + i % 9 for i in range(N - 1)]
+    assert np.isnan(weight[-1])
+    assert fat == [i % 9 + 0.5 for i in range(N)]
+    assert fed.preprocessing is not None
+    row = {"age": 50, "dose": 1, "fat": "3,5%", "weight": "61.5 kg"}
+    assert torch.equal(
+        fed.preprocessing.apply(row), fed.preprocessing.apply({**row, "fat": 3.5, "weight": 61.5})
+    )
+    with pytest.raises(
+        GlocalError,
+        match="'weight' should hold numbers in kg, as in training, and row 0 has '61 lb'",
+    ):
+        fed.preprocessing.apply({**row, "weight": "61 lb"})
+
+
+def test_numbers_that_cannot_be_read() -> None:
+    few = loaded(columns(lab=[*[40 + i % 20 for i in range(N - 2)], "<5", "low"]))
+    assert report(few, "lab").became.endswith("one-hot features")
+    warning = report(few, "lab").warnings[0]
+    assert "'low' in line 61 is none, so it was read as words: if it is" in warning
+    assert not report(few, "dose").warnings
+    many = {
+        "lab": [*range(40, 98), "<5", "low"],
+        "mass": [f"{i} {'kg' * (i % 2)}" for i in range(N)],
+    }
+    fed = loaded(columns(**many, ward=[f"{1 + i % 4}b" for i in range(N)]))
+    assert (
+        report(fed, "lab").became == report(fed, "mass").became == "left out: not all are numbers"
+    )
+    assert "column 'lab' looks like numbers, but 'low' in line 61 is none; it has" in " ".join(
+        report(fed, "lab").warnings
+    )
+    assert report(fed, "ward").became == "4 one-hot features"
 
 
 def test_decimal_commas() -> None:

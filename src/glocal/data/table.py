@@ -149,10 +149,12 @@ def typed(cells: Sequence[str]) -> Array:
         return np.array(cells)
 
 
-GAPS = ("", "na", "n/a", "nan", "null", "none", "?", "-", "--", ".", "#n/a", "nat", "<na>")
+GAPS = frozenset(
+    ("", "na", "n/a", "nan", "null", "none", "?", "-", "--", ".", "#n/a", "nat", "<na>")
+)
 """Cells among numbers and dates that mark a missing value, in lower case."""
 
-WORD_GAPS = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "?", "#N/A", "<NA>")
+WORD_GAPS = frozenset(("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "?", "#N/A", "<NA>"))
 """Cells among words that mark a missing value: "none" and "-" may be words."""
 
 

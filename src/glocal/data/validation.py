@@ -236,15 +236,19 @@ def owners(
     each = [i.item() if isinstance(i, np.generic) else i for i in raw]
     if len(each) != n:
         raise GlocalError(f"{argument} has {len(each)} ids for {n} rows: give one for each row.")
-    for row, i in enumerate(each):
-        if _is_no_id(i):
-            raise GlocalError(
-                f"{where(row)} has {shown(i)} as its {what} id: give a name or a number for each "
-                "row."
-            )
-        if missing(i):
-            raise GlocalError(f"{where(row)} has no {what} id: fill it in or leave the row out.")
-    if not all(isinstance(i, int) for i in each):
+    kinds = set(map(type, each))
+    if not (kinds == {str} and all(each)) and kinds != {int}:
+        for row, i in enumerate(each):
+            if _is_no_id(i):
+                raise GlocalError(
+                    f"{where(row)} has {shown(i)} as its {what} id: give a name or a number for "
+                    "each row."
+                )
+            if missing(i):
+                raise GlocalError(
+                    f"{where(row)} has no {what} id: fill it in or leave the row out."
+                )
+    if not all(issubclass(kind, int) for kind in kinds):
         each = [str(i) for i in each]
     known = sorted(set(each))
     writable(known, f"the {what} id")

@@ -16,6 +16,12 @@ INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 BEGINS_WITH_A_NUMBER = re.compile(r"[<>≤≥~≈=]{0,2}\s*[+-]?\d+([.,]\d+)*\s*[^\d\s]?[^\d]{0,11}")
 """A number with a unit or a sign: "27.9 kg", "< 5", "12 %"."""
 
+WITH_A_UNIT = re.compile(
+    r"(?P<number>[+-]?[\d.,]*\d)(?:\s+(?P<after>[^\W\d_]\S{0,11})|\s*(?P<unit>[%‰°€$£]\S{0,11}"
+    r"|[^\W\d_]{2}\S{0,10}))"
+)
+"""A number and its unit, as in "27.9 kg", "12%", "31 kg/m2"; "3b" may be the name of a ward."""
+
 EPOCH = datetime.datetime(1970, 1, 1)
 DAY = 86_400.0
 
@@ -64,6 +70,24 @@ def is_ambiguous(cells: Iterable[str]) -> bool:
     """Whether all cells are numbers with either decimal mark, and not the same ones ("1,234")."""
     distinct = set(cells)
     return all(number(cell, mark) is not None for cell in distinct for mark in ",.")
+
+
+def unit_of(cells: Iterable[str], said: str | None) -> tuple[str, str] | None:
+    """The decimal mark and the unit with which all cells are numbers; None: there is no such."""
+    numbers, units = set(), set()
+    for cell in cells:
+        match = WITH_A_UNIT.fullmatch(cell)
+        if match is None:
+            return None
+        numbers.add(match["number"])
+        units.add(match["after"] or match["unit"])
+    mark = decimal_mark(numbers, said)
+    return (mark, units.pop()) if mark is not None and len(units) == 1 else None
+
+
+def number_with(cell: str, decimal: str, unit: str) -> float | None:
+    """The number in a cell that ends in this unit, or none."""
+    return number(cell.removesuffix(unit).rstrip(), decimal) if cell.endswith(unit) else None
 
 
 def date_format(cells: Iterable[str]) -> str | None:

@@ -153,16 +153,15 @@ def _placed(raw: RawColumn, values: Array, *, forced: bool) -> tuple[Column | No
             "out (drop=) unless later dates mean something."
         )
         return column, f"days since 1970-01-01{indicated}", warning
-    every = raw.values[~np.isnan(raw.values)]
-    all_differ = raw.is_integer and len(every) >= FEW and len(np.unique(every)) == len(every)
+    all_differ = raw.is_integer and len(distinct) >= FEW and bool((counts == 1).all())
     if all_differ and not forced:
         if looks_like_an_id(raw.name):
             warning = (
-                f"column {shown(raw.name)} has another number in every row, like an id, and was "
-                "left out: name it with features= if it is a feature."
+                f"column {shown(raw.name)} has another number in every training row, like an id, "
+                "and was left out: name it with features= if it is a feature."
             )
             return None, "left out: an id", warning
-        if every.max() - every.min() == len(every) - 1:
+        if _counts_the_rows(raw.values):
             warning = (
                 f"column {shown(raw.name)} counts the rows: leave it out (drop=) if it is their "
                 "number."
@@ -171,22 +170,35 @@ def _placed(raw: RawColumn, values: Array, *, forced: bool) -> tuple[Column | No
     return column, f"a number{indicated}", ""
 
 
+def _counts_the_rows(values: Array) -> bool:
+    """Whether integers are consecutive, each once; of all rows, as training rows have gaps."""
+    known = values[~np.isnan(values)]
+    return len(np.unique(known)) == len(known) == int(known.max() - known.min()) + 1
+
+
 def _category(
     raw: RawColumn, distinct: Array, counts: Array, indicated: str, *, forced: bool
 ) -> tuple[Column | None, str, str]:
-    cells = int(counts.sum())
-    if cells >= FEW and len(distinct) > FREE_TEXT * cells:
-        about = f"has {len(distinct)} different words in {cells} training rows"
+    cells, warning = int(counts.sum()), ""
+    about = f"has {len(distinct)} different words in {cells} training rows"
+    free_text = cells >= FEW and len(distinct) > FREE_TEXT * cells
+    if raw.meant_as_numbers is not None:
+        problem, remedy = raw.meant_as_numbers
+        if not forced and (free_text or len(distinct) > MOST_LEVELS):
+            warning = f"{problem}; it {about} and was left out: {remedy}."
+            return None, "left out: not all are numbers", warning
+        warning = f"{problem}, so it was read as words: {remedy}."
+    if free_text:
         if forced:
             raise GlocalError(
                 f"column {shown(raw.name)} {about}, like an id or free text, which cannot be a "
                 "feature: leave it out, or use fewer words."
             )
-        warning = (
+        left_out = (
             f"column {shown(raw.name)} {about}, like an id or free text, and was left out: name it "
             "with group= if it says which rows belong together."
         )
-        return None, "left out: an id or free text", warning
+        return None, "left out: an id or free text", left_out
     words = [raw.words[int(position)] for position in distinct]
     kept, note = words, ""
     if len(words) > MOST_LEVELS:
@@ -202,4 +214,4 @@ def _category(
         other=len(kept) < len(words),
     )
     became = f"{len(kept) + column.other} one-hot features{note}{indicated}"
-    return column, became, ""
+    return column, became, warning

@@ -1,7 +1,8 @@
 """What a column holds: numbers, words or dates; and its cells as numbers.
 
-That is decided on all cells of a column, as whoever owns the table would. Everything that is
-*fitted* comes from training rows (:mod:`glocal.data.preprocessing.fitting`).
+That is decided by how all cells of a column are written, those of test rows, too: a cell has to be
+read in one way, whichever split its row is in, and how it is written says nothing of the labels.
+Everything that is *fitted* comes from training rows (:mod:`glocal.data.preprocessing.fitting`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import datetime
 import decimal
 import math
 import numbers
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +30,9 @@ NUMBER, DATE, CATEGORY = "number", "date", "category"
 LOOKS_NUMERIC = 0.5
 """The share of words that begin with a number from which a column seems to be meant as numbers."""
 
+PLAIN_LETTERS = re.compile(r"[0-9+\-.eEna]*")
+"""What Python reads as a number and is of these letters is a plain number, or "nan"."""
+
 
 @dataclass(frozen=True, eq=False)
 class RawColumn:
@@ -36,7 +41,8 @@ class RawColumn:
     name: str
     kind: str
     format: str
-    """The decimal mark of numbers in text, or how dates are written; ``""``: neither is text."""
+    """The decimal mark of numbers in text and their unit (".", ",", ". kg"), or how dates are
+    written; ``""``: neither is text."""
     values: Array
     words: tuple[str, ...]
     """The words of a category, sorted."""
@@ -44,6 +50,8 @@ class RawColumn:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     is_integer: bool = False
+    meant_as_numbers: tuple[str, str] | None = None
+    """Of words that look like numbers: why they are none, and what to do about it."""
 
     @property
     def missing(self) -> int:
@@ -124,32 +132,25 @@ def finite(values: Array, name: str, where: Callable[[int], str]) -> Array:
 
 def _text(table: Table, name: str, text: list[str | None]) -> RawColumn:
     """A column of text: numbers if it comes from a text file and all are, dates, or words."""
-    if table.text and table.decimal != ",":
-        plain = _plain_numbers(text)
-        if plain is not None:
-            joined = "".join(cell or "" for cell in text).lower()
-            integer = not ("." in joined or "e" in joined)
-            values = finite(plain, name, table.where)
-            return RawColumn(name, NUMBER, ".", values, (), "numbers", is_integer=integer)
-    distinct = {cell for cell in text if cell is not None and not is_gap(cell)}
-    mark = cells.decimal_mark(distinct, table.decimal) if table.text and distinct else None
+    if table.text and table.decimal != "," and (plain := _plain_numbers(text)) is not None:
+        values, integer = finite(plain[0], name, table.where), plain[1]
+        return RawColumn(name, NUMBER, ".", values, (), "numbers", is_integer=integer)
+    # Each distinct cell is looked at once: most tables have far fewer of these than rows.
+    present = {cell for cell in set(text) if cell is not None and not is_gap(cell)}
+    mark = cells.decimal_mark(present, table.decimal) if table.text and present else None
     if mark is not None:
-        floats = np.array(
-            [math.nan if c is None or is_gap(c) else _number(c, mark) for c in text], np.float64
-        )
-        notes = ("decimal commas",) if mark == "," and any("," in c for c in distinct) else ()
-        integer = all(c.lstrip("+-").isdecimal() for c in distinct)
-        return RawColumn(
-            *(name, NUMBER, mark, finite(floats, name, table.where), (), "numbers", notes),
-            is_integer=integer,
-        )
-    how = cells.date_format(distinct) if distinct else None
+        by_cell = {cell: cells.number(cell, mark) for cell in present}
+        values = finite(_looked_up(by_cell, text), name, table.where)
+        notes = ("decimal commas",) if mark == "," and any("," in c for c in present) else ()
+        integer = all(cell.lstrip("+-").isdecimal() for cell in present)
+        return RawColumn(name, NUMBER, mark, values, (), "numbers", notes, is_integer=integer)
+    found = cells.unit_of(present, table.decimal) if table.text and present else None
+    if found is not None:
+        return _with_unit(table, name, text, present, found)
+    how = cells.date_format(present) if present else None
     if how:
-        by_cell = {cell: cells.days(cell, how) for cell in distinct}
-        floats = np.array(
-            [math.nan if c is None or is_gap(c) else by_cell[c] for c in text], np.float64
-        )
-        return RawColumn(name, DATE, how, floats, (), "dates", (how,))
+        values = _looked_up({cell: cells.days(cell, how) for cell in present}, text)
+        return RawColumn(name, DATE, how, values, (), "dates", (how,))
     warnings = []
     if how == "":
         warnings.append(
@@ -159,58 +160,81 @@ def _text(table: Table, name: str, text: list[str | None]) -> RawColumn:
     return _words(table, name, text, warnings)
 
 
-def _plain_numbers(text: list[str | None]) -> Array | None:
-    """The numbers of a column that has no decimal commas; none if one cell is no number.
+def _looked_up(by_cell: Mapping[str, float | None], text: list[str | None]) -> Array:
+    """The number of each cell; NaN for those that have none."""
+    return np.array([*map(by_cell.get, text)], np.float64)  # type: ignore[arg-type]
 
-    Most columns are like this, and this takes a fraction of the time.
+
+def _plain_numbers(text: list[str | None]) -> tuple[Array, bool] | None:
+    """The numbers of a column without decimal commas, and if all are integers; else None.
+
+    Most columns of numbers are like this, and this takes a fraction of the time.
     """
-    filled = ["nan" if cell is None or is_gap(cell) else cell for cell in text]
-    if all(cell == "nan" for cell in filled):
+    filled = [cell or "nan" for cell in text]  # an empty cell is missing
+    joined = "".join(filled)
+    if not PLAIN_LETTERS.fullmatch(joined):
         return None
     try:
-        return np.array(filled, dtype=object).astype(np.float64)
+        values = np.fromiter(map(float, filled), np.float64, len(filled))
     except ValueError:
         return None
+    integer = not any(letter in joined for letter in ".eE")
+    return None if np.isnan(values).all() else (values, integer)
 
 
-def _number(cell: str, mark: str) -> float:
-    value = cells.number(cell, mark)
-    return math.nan if value is None else value
-
-
-def _words(
-    table: Table, name: str, text: list[str | None], warnings: list[str] | None = None
+def _with_unit(
+    table: Table, name: str, text: list[str | None], present: set[str], found: tuple[str, str]
 ) -> RawColumn:
-    words = [None if cell is None or cell in WORD_GAPS else cell for cell in text]
-    counts = Counter(word for word in words if word is not None)
-    vocabulary = tuple(sorted(counts))
+    """A column of which all cells are numbers with the same unit."""
+    by_cell = {cell: cells.number_with(cell, *found) for cell in present}
+    values = finite(_looked_up(by_cell, text), name, table.where)
+    first = next(i for i, cell in enumerate(text) if cell in present)
+    warning = (
+        f"column {shown(name)} holds numbers with a unit, such as {shown(text[first])} in "
+        f"{table.where(first)}, and was read as numbers in {shown(found[1])}: leave it out (drop=) "
+        "if they are none."
+    )
+    mark, unit = found
+    notes = (f"in {unit}",)
+    return RawColumn(
+        *(name, NUMBER, f"{mark} {unit}", values, (), "numbers with a unit", notes, (warning,))
+    )
+
+
+def _words(table: Table, name: str, text: list[str | None], warnings: list[str]) -> RawColumn:
+    counts = Counter(text)
+    for gap in (None, *WORD_GAPS):
+        counts.pop(gap, None)
+    words = {word: n for word, n in counts.items() if word is not None}
+    vocabulary = tuple(sorted(words))
     check.writable(vocabulary, f"the word of column {shown(name)},")
-    position = {word: float(i) for i, word in enumerate(vocabulary)}
-    values = np.array([math.nan if w is None else position[w] for w in words], np.float64)
-    said = list(warnings or [])
-    if not said and vocabulary:
-        said += _meant_as_numbers(table, name, counts, words)
-    return RawColumn(name, CATEGORY, "", values, vocabulary, "words", (), tuple(said))
+    values = _looked_up({word: float(i) for i, word in enumerate(vocabulary)}, text)
+    problem = None if warnings or not words else _meant_as_numbers(table, name, words, text)
+    return RawColumn(
+        *(name, CATEGORY, "", values, vocabulary, "words", (), tuple(warnings)),
+        meant_as_numbers=problem,
+    )
 
 
 def _meant_as_numbers(
-    table: Table, name: str, counts: Counter[str], words: list[str | None]
-) -> list[str]:
-    """A warning where numbers became words."""
+    table: Table, name: str, counts: Mapping[str, int], text: list[str | None]
+) -> tuple[str, str] | None:
+    """Why words that look like numbers are none, and what to do about it."""
     numeric, total, example = cells.looks_numeric(counts.items())
     if numeric < LOOKS_NUMERIC * total:
-        return []
+        return None
     if cells.is_ambiguous(counts):
         remedy = "say decimal=',' or decimal='.'"
     elif numeric < total:
         example = min(w for w in counts if not cells.BEGINS_WITH_A_NUMBER.fullmatch(w))
         remedy = "if it is meant as numbers, give numbers only and leave missing cells empty"
     else:
-        remedy = "if it is meant as numbers, give numbers without units or signs"
-    return [
-        f"column {shown(name)} looks like numbers, but {shown(example)} in "
-        f"{table.where(words.index(example))} is none, so it was read as words: {remedy}."
-    ]
+        remedy = "if it is meant as numbers, give numbers without signs, and one unit or none"
+    where = table.where(text.index(example))
+    return (
+        f"column {shown(name)} looks like numbers, but {shown(example)} in {where} is none",
+        remedy,
+    )
 
 
 def converted(table: Table, name: str, kind: str, form: str) -> tuple[Array, list[str | None]]:
@@ -238,7 +262,8 @@ def converted(table: Table, name: str, kind: str, form: str) -> tuple[Array, lis
             continue
         found = _of_kind(value, kind, form)
         if found is None:
-            raise _wrong(name, kind, f"{table.where(i)} has {shown(value)}")
+            with_unit = f" in{form[1:]}" if kind == NUMBER and len(form) > 1 else ""
+            raise _wrong(name, kind, f"{table.where(i)} has {shown(value)}", with_unit)
         out[i] = found
     return finite(out, name, table.where), []
 
@@ -246,7 +271,8 @@ def converted(table: Table, name: str, kind: str, form: str) -> tuple[Array, lis
 def _of_kind(value: Any, kind: str, form: str) -> float | None:
     if isinstance(value, str):
         if kind == NUMBER:
-            return cells.number(value.strip(), form or ".")
+            mark, _, unit = form.partition(" ")
+            return cells.number_with(value.strip(), mark or ".", unit)
         formats = (form,) if form else cells.DATE_FORMATS[:1]
         return next(
             (d for how in formats if (d := cells.days(value.strip(), how)) is not None), None
@@ -256,8 +282,8 @@ def _of_kind(value: Any, kind: str, form: str) -> float | None:
     return float(check.as_floats(np.array([value]))[0]) if isinstance(value, numbers.Real) else None
 
 
-def _wrong(name: str, kind: str, what: str) -> GlocalError:
+def _wrong(name: str, kind: str, what: str, in_unit: str = "") -> GlocalError:
     return GlocalError(
-        f"column {shown(name)} should hold {kind}s, as in training, and {what}: correct it, or "
-        "leave the cell empty."
+        f"column {shown(name)} should hold {kind}s{in_unit}, as in training, and {what}: correct "
+        "it, or leave the cell empty."
     )

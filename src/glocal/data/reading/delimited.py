@@ -18,6 +18,7 @@ import numpy as np
 from glocal.core.errors import GlocalError, shown
 from glocal.data.reading.header import checked_header
 from glocal.data.table import Table
+from glocal.data.validation import Array
 
 SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 """The separators that are looked for, most usual first."""
@@ -49,35 +50,24 @@ def read(path: Path, separator: str | None, decimal: str | None, encoding: str |
         raise GlocalError(f"{path.name} cannot be read: {error.strerror}.") from None
     text, named = _decoded(content, path.name, encoding)
     mark = _separator(text, separator, path)
-    try:
-        rows = _rows(text, mark)
-    except csv.Error as error:
-        raise GlocalError(
-            f"{path.name} is not a readable .csv file in UTF-8 or Windows-1252: {error}."
-        ) from None
-    if len(rows) < 2:
+    lines, columns = _columns(text, mark, path.name)
+    if len(lines) < 2:
         raise GlocalError(f"{path.name} has no rows: give a header and a line for each example.")
-    (_, names), *body = rows
-    while len(names) > 1 and not names[-1].strip() and _is_empty(body, len(names)):
-        names = names[:-1]  # every line ends in a separator
-        body = [(line, cells[: len(names)]) for line, cells in body]
-    header = checked_header(names, path.name)
-    for line, cells in body:
-        if len(cells) != len(header):
-            raise GlocalError(
-                f"{path.name} has {len(cells)} cells in line {line} and {len(header)} columns: "
-                "give every row a cell for each column."
-            )
+    while len(columns) > 1 and not any(columns[-1]):
+        columns.pop()  # every line ends in a separator
+    header = checked_header([cells[0] for cells in columns], path.name)
     notes = [f"read as {named}"] if named else []
     if mark != ",":
         notes.append(f"the separator is {SEPARATORS.get(mark, shown(mark))}")
-    by_column = zip(*(cells for _, cells in body), strict=True)
-    columns = {
-        name: np.array([*(cell.strip() for cell in cells), None], dtype=object)[:-1]
-        for name, cells in zip(header, by_column, strict=True)
-    }
-    lines = [line for line, _ in body]
-    return Table(columns, lines, text=True, decimal=decimal, notes=notes)
+    by_name = {name: _objects(cells[1:]) for name, cells in zip(header, columns, strict=True)}
+    return Table(by_name, lines[1:], text=True, decimal=decimal, notes=notes)
+
+
+def _objects(cells: list[str]) -> Array:
+    """An array of these cells, whatever their lengths."""
+    array = np.empty(len(cells), dtype=object)
+    array[:] = cells
+    return array
 
 
 def _decoded(content: bytes, file: str, encoding: str | None) -> tuple[str, str]:
@@ -156,18 +146,56 @@ def _separator(text: str, said: str | None, path: Path) -> str:
     return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
+def _columns(text: str, mark: str, file: str) -> tuple[list[int], list[list[str]]]:
+    """The line on which each row begins, and the cells of each column, its name first."""
+    found = _without_quotes(text, mark)
+    if found is not None:
+        return found
+    try:
+        rows = _rows(text, mark)
+    except csv.Error as error:
+        raise _unreadable(file, str(error)) from None
+    width = len(rows[0][1]) if rows else 0
+    for line, cells in rows:
+        if len(cells) != width:
+            checked_header(rows[0][1], file)
+            raise GlocalError(
+                f"{file} has {len(cells)} cells in line {line} and {width} columns: give every row "
+                "a cell for each column."
+            )
+    by_column = zip(*(cells for _, cells in rows), strict=True)
+    return [line for line, _ in rows], [list(map(str.strip, cells)) for cells in by_column]
+
+
+def _without_quotes(text: str, mark: str) -> tuple[list[int], list[list[str]]] | None:
+    """The same where no cell is quoted and all rows have as many cells: split in one step.
+
+    None: it is not so, or a line is so long that a cell may be too long.
+    """
+    if '"' in text:
+        return None
+    every = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    numbers = [
+        number
+        for number, line in enumerate(every, 1)
+        if line and (mark not in line or line.replace(mark, " ").strip())
+    ]
+    lines = [every[number - 1] for number in numbers]
+    separators = {line.count(mark) for line in lines}
+    if len(separators) != 1 or max(map(len, lines)) >= csv.field_size_limit():
+        return None
+    width = separators.pop() + 1
+    cells = list(map(str.strip, mark.join(lines).split(mark)))
+    return numbers, [cells[i::width] for i in range(width)]
+
+
 def _rows(text: str, mark: str) -> list[Row]:
     """All rows in which there is something, each with the line on which it begins."""
     rows: list[Row] = []
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=mark)
     begins = 1
     for cells in reader:
-        if cells and (len(cells) == 1 or any(cell.strip() for cell in cells)):
+        if cells and (len(cells) == 1 or any(map(str.strip, cells))):
             rows.append((begins, cells))
         begins = reader.line_num + 1
     return rows
-
-
-def _is_empty(body: list[Row], width: int) -> bool:
-    """Whether the last column is empty, or missing, in every row."""
-    return all(len(cells) == width and not cells[-1].strip() for _, cells in body)
