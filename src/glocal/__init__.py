@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from glocal.experiment.fit import compare, fit
     from glocal.experiment.run import Comparison, Run
     from glocal.methods import list_methods, register
+    from glocal.runs.sweep import sweep
     from glocal.slots.method import Method, Plan, Stage
 
 __version__ = VERSION
@@ -21,6 +22,7 @@ __version__ = VERSION
 notebooks.SHOWN_BY |= {
     "Comparison": "glocal.report.comparison:html_of_comparison",
     "Run": "glocal.report.comparison:html_of_clients",
+    "Sweep": "glocal.report.sweep:html_of",
 }
 
 _HOME = {
@@ -38,6 +40,7 @@ _HOME = {
     "list_methods": "glocal.methods",
     "load": "glocal.data.loading",
     "register": "glocal.methods",
+    "sweep": "glocal.runs.sweep",
 }
 __all__ = [
     "ClientError",
@@ -54,6 +57,7 @@ __all__ = [
     "list_methods",
     "load",
     "register",
+    "sweep",
 ]
 
 

@@ -20,6 +20,7 @@ from glocal.cli.commands.newcomer import newcomer
 from glocal.cli.commands.privacy import privacy
 from glocal.cli.commands.robustness import robustness
 from glocal.cli.commands.runs import runs
+from glocal.cli.commands.sweep import sweep
 from glocal.cli.commands.synthetic import synthetic
 from glocal.cli.commands.training import compare, resume, run
 from glocal.cli.options import option, with_settings
@@ -105,7 +106,7 @@ def bench(
     deliver(result, json, partial(report.catalogue.show_bench, result))
 
 
-for command in (resume, newcomer, fairness, adapt, robustness, runs, synthetic):
+for command in (sweep, resume, newcomer, fairness, adapt, robustness, runs, synthetic):
     app.command()(command)
 app.command(cls=BareJson)(privacy)
 

@@ -24,6 +24,9 @@ class GlocalError(ValueError):
 class ClientError(GlocalError):
     """Training failed at one client; the message names the client and the stage."""
 
+    method: str | None = None
+    """The method that was trained, where that is known."""
+
 
 class NoRoomError(GlocalError):
     """A file could not be written; once there is space, the run can be resumed."""

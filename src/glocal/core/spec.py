@@ -56,6 +56,22 @@ def parse_call(text: str) -> tuple[str, tuple[Value, ...], dict[str, Value]]:
     return call.name, call.args, call.kwargs
 
 
+def written(value: object) -> str:
+    """A value as a spec has it, so that it is read as the same again."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(written, value))}]"
+    text = str(value)
+    if _WORD.fullmatch(text) and not _NUMBER.fullmatch(text) and text not in _CONSTANTS:
+        return text
+    if '"' in text and "'" in text:
+        raise GlocalError(f"{shown(text)} has both kinds of quotes: leave one of them out.")
+    return f"'{text}'" if '"' in text else f'"{text}"'
+
+
 def split_plus(text: str) -> list[str]:
     """``"ditto(lr=1e+3)+yogi"`` as ``["ditto(lr=1e+3)", "yogi"]``: at ``+`` outside brackets."""
     _check_text(text)

@@ -215,9 +215,14 @@ def named(name: str, methods: int) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        if methods == 1 or not name.strip():
+        if not name.strip():
             raise
-        raise ClientError(f"{name}: {error}") from error
+        error.method = name
+        if methods == 1:
+            raise
+        told = ClientError(f"{name}: {error}")
+        told.method = name
+        raise told from error
 
 
 @dataclass

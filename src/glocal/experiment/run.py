@@ -148,9 +148,9 @@ class Run:
         module.load_state_dict(weights, strict=False)  # buffers stay as they are
         return module
 
-    def to_frame(self) -> DataFrame:
+    def toframe(self) -> DataFrame:
         """The clients' table as a pandas DataFrame."""
-        return _frame(self.clients)
+        return frame(self.clients)
 
     def save(self, folder: str | Path) -> None:
         """Write ``result.json`` and the models to a new folder."""
@@ -194,8 +194,10 @@ def assembled(
         for r, (repeat, same) in enumerate(zip(repeats, baseline or repeats, strict=True))
     ]
     first = repeats[0]
+    validated = [repeat.val_accuracy.double().nanmean().item() for repeat in repeats]
     rows = client_table(trials, config.same)
     summary = summarise(rows, trials) | {"same_within": config.same}
+    summary["validation"] = sum(validated) / len(validated)
     if first.trained is not None:
         at_the_end = first.trained
         summary["personal"] = not at_the_end.training.one_for_all(at_the_end.progress)
@@ -282,13 +284,13 @@ def _diverged(repeats: Sequence[Repeat]) -> dict[str, list[int]]:
 class Comparison(dict[str, Run]):
     """Runs of several methods on the same clients, by the methods' names."""
 
-    def to_frame(self) -> DataFrame:
+    def toframe(self) -> DataFrame:
         """One row for each method: the numbers of its summary."""
         rows = [
             {"method": name, **{k: v for k, v in run.summary.items() if isinstance(v, int | float)}}
             for name, run in self.items()
         ]
-        return _frame(rows)
+        return frame(rows)
 
     def save(self, folder: str | Path) -> None:
         """Write every run to a folder of its own inside a new one, and all figures beside them."""
@@ -306,11 +308,12 @@ class Comparison(dict[str, Run]):
         return "\n".join(map(repr, self.values()))
 
 
-def _frame(rows: Any) -> DataFrame:
+def frame(rows: Any) -> DataFrame:
+    """Rows as a pandas DataFrame."""
     try:
         from pandas import DataFrame
     except ImportError as error:
-        raise GlocalError("to_frame() needs pandas: pip install pandas.") from error
+        raise GlocalError("toframe() needs pandas: pip install pandas.") from error
     return DataFrame(list(rows))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from glocal.core import validation
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.own_code import is_own, told
-from glocal.core.spec import Call, parse_call, split_plus
+from glocal.core.spec import Call, parse_call, split_plus, written
 from glocal.methods import registry
 from glocal.methods.fedavg import fedavg
 from glocal.nn import optim
@@ -80,6 +80,16 @@ def resolve(spec: str) -> Method | Plan:
         return base.replace(**slots)
     stages = tuple(replace(s, method=s.method.replace(**slots)) for s in base.stages)
     return replace(base, stages=stages)
+
+
+def with_setting(spec: str, name: str, value: Any) -> str:
+    """A spec whose base has one more setting: ``ditto`` at lr = 0.1 is ``ditto(lr=0.1)``."""
+    base, *components = split_plus(spec)
+    if name in parse_call(base)[2]:
+        raise GlocalError(f"{name} is given in {shown(spec)} already: leave it out there.")
+    inside = base[:-1].rstrip() if base.endswith(")") else f"{base}("
+    comma = "" if inside.endswith("(") else ", "
+    return "+".join([f"{inside}{comma}{name}={written(value)})", *components])
 
 
 def leaves_rate_open(spec: str) -> bool:

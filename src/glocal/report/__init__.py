@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         robustness,
         run_listing,
         studies,
+        sweep,
         synthetic,
     )
 

@@ -22,10 +22,10 @@ FACTS = ("chosen", "federation", "versions")
 
 def read(path: Path) -> tuple[str, Config]:
     """The method and the settings in a TOML file."""
-    values = _toml(path)
+    values = toml(path)
     if "method" not in values:
         raise GlocalError(f'{path} names no method: add a line such as method = "fedavg".')
-    _check_types(path, values)
+    check_types(path, values)
     settings = {k: v for k, v in values.items() if k not in ("method", *FACTS)}
     try:
         return values["method"], from_mapping(settings)
@@ -33,7 +33,8 @@ def read(path: Path) -> tuple[str, Config]:
         raise GlocalError(f"{path}: {error}") from error
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def toml(path: Path) -> dict[str, Any]:
+    """What is in a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -51,7 +52,7 @@ def _toml(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def _check_types(path: Path, values: Mapping[str, Any]) -> None:
+def check_types(path: Path, values: Mapping[str, Any]) -> None:
     """Refuse a value of another type than its setting's, with the line to write instead."""
     defaults = {each.name: each.default for each in dataclasses.fields(Config)}
     for name, value in values.items():

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from glocal import report, runs
+from glocal.cli.commands.sweep import show_sweep
 from glocal.cli.options import OUT, folder_of, option, typed, with_settings
 from glocal.cli.output import JSON, deliver, deliver_json
 from glocal.core.errors import GlocalError
@@ -19,9 +20,10 @@ def compare(
     config: Config,
     methods: list[str] | None = typer.Argument(
         None,
-        metavar="[METHOD]...",
+        metavar="[METHOD]...|FILE.toml",
         help="What to compare, as in: local fedavg 'fedprox(mu=0.1)' 'fedavg+adam(lr=0.01)' "
-        f"own.py:mine. Default: {' '.join(DEFAULT_COMPARISON)}.",
+        f"own.py:mine; or a file with methods and settings of the same names as these options "
+        f"(options given here win). Default: {' '.join(DEFAULT_COMPARISON)}.",
     ),
     against: str | None = option(
         None,
@@ -61,8 +63,18 @@ def compare(
       glocal compare fedavg 'fedprox(mu=0.1)' --partition 'classes(2)' --repeats 5
 
       glocal compare fedavg --data hospitals.csv --client hospital --label outcome
+
+      glocal compare hospitals.toml --seed 1
     """
     specs = list(dict.fromkeys(methods or DEFAULT_COMPARISON))
+    if len(specs) == 1 and specs[0].endswith(".toml"):
+        defaults = {"jobs": 0, **COMPARE_DEFAULTS}
+        asked = runs.experiment_file.read(Path(specs[0]), defaults, typed())
+        if asked.sweep is not None:
+            raise GlocalError(f"{specs[0]} describes a sweep: train it with 'glocal sweep'.")
+        specs, config = asked.methods, asked.config
+        against, goal = against or asked.against, goal if goal is not None else asked.goal
+        choose = choose or asked.choose
     if against is not None and against not in specs:
         raise GlocalError(f"--against {against} is not among the methods compared: add it to them.")
     from glocal.experiment.budget import check_budget, equal
@@ -103,7 +115,7 @@ def run(
 
 
 def resume(
-    folder: Path = folder_of("The folder of a run or of a comparison."),
+    folder: Path = folder_of("The folder of a run, a comparison or a sweep."),
     diverged: str | None = option(
         None,
         "From now on, a client whose training is not finite is skip(ped), clip(ped) or fatal; as "
@@ -123,6 +135,9 @@ def resume(
     """
     from glocal.experiment.result_files import read_result
 
+    if (folder / runs.sweep.FILE).is_file():
+        _go_on_with_sweep(folder, jobs, diverged, json)
+        return
     job = runs.job.resumed(folder, jobs, diverged)
     if job is not None:
         _train(job, json)
@@ -130,6 +145,16 @@ def resume(
     file = folder / "result.json"
     if not deliver_json(read_result(file), json):
         typer.echo(f"The run in {folder} is finished: its figures are in {file}.")
+
+
+def _go_on_with_sweep(
+    folder: Path, jobs: int | None, diverged: str | None, json: Path | None
+) -> None:
+    """Cells that are done are read, and the others trained."""
+    if jobs is not None or diverged is not None:
+        raise GlocalError("a sweep goes on as it began: leave --jobs and --diverged out.")
+    asked = runs.experiment_file.read(folder / runs.sweep.FILE, {}, {})
+    show_sweep(folder, runs.sweep.train(folder, asked), json)
 
 
 def _train(job: runs.job.Job, json: Path | None) -> None:
