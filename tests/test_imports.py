@@ -13,11 +13,12 @@ ROOT = Path(glocal.__file__).parent
 
 SLOTS = {"core", "nn", "data", "slots"}
 WITHOUT_METHODS = SLOTS | {"engines", "evaluation", "training"}
-BELOW_EXPERIMENT = WITHOUT_METHODS | {"methods"}
+BELOW_EXPERIMENT = WITHOUT_METHODS | {"methods", "prediction"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "nn": {"core"},
     "data": {"core"},
+    "prediction": {"core", "nn", "data"},
     "slots": {"core", "nn", "data"},
     "methods": SLOTS,
     "engines": SLOTS,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from glocal.experiment.fit import compare, fit
     from glocal.experiment.run import Comparison, Run
     from glocal.methods import list_methods, register
+    from glocal.prediction.client_model import ClientModel, load_model
     from glocal.runs.sweep import sweep
     from glocal.slots.method import Method, Plan, Stage
 
@@ -27,6 +28,7 @@ notebooks.SHOWN_BY |= {
 
 _HOME = {
     "ClientError": "glocal.core.errors",
+    "ClientModel": "glocal.prediction.client_model",
     "Comparison": "glocal.experiment.run",
     "Federation": "glocal.data.federation",
     "GlocalError": "glocal.core.errors",
@@ -39,11 +41,13 @@ _HOME = {
     "fit": "glocal.experiment.fit",
     "list_methods": "glocal.methods",
     "load": "glocal.data.loading",
+    "load_model": "glocal.prediction.client_model",
     "register": "glocal.methods",
     "sweep": "glocal.runs.sweep",
 }
 __all__ = [
     "ClientError",
+    "ClientModel",
     "Comparison",
     "Federation",
     "GlocalError",
@@ -56,6 +60,7 @@ __all__ = [
     "fit",
     "list_methods",
     "load",
+    "load_model",
     "register",
     "sweep",
 ]

@@ -17,6 +17,7 @@ from glocal.cli.commands import studies as study
 from glocal.cli.commands.adapt import adapt
 from glocal.cli.commands.fairness import fairness
 from glocal.cli.commands.newcomer import newcomer
+from glocal.cli.commands.prediction import export, predict
 from glocal.cli.commands.privacy import privacy
 from glocal.cli.commands.robustness import robustness
 from glocal.cli.commands.runs import runs
@@ -59,7 +60,7 @@ def glocal(
     """What all commands have in common."""
 
 
-for command in (compare, run):
+for command in (compare, run, predict, export):
     app.command()(command)
 
 

@@ -20,20 +20,29 @@ from glocal.core import files
 from glocal.core.errors import GlocalError
 
 
-def writable(path: Path | None) -> Path | None:
-    """Raise if ``--json`` names no file that can be written; ``-`` is stdout."""
-    if path is None or usable(path) == Path("-"):
+def file_for(option: str) -> Callable[[Path | None], Path | None]:
+    """A check that raises if an option names no file that can be written; ``-`` is stdout."""
+
+    def check(path: Path | None) -> Path | None:
+        if path is None or usable(path) == Path("-"):
+            return path
+        folder = path.absolute().parent
+        if path.is_dir():
+            raise GlocalError(f"{option} {path} is a folder: give the name of a file.")
+        if not folder.is_dir():
+            raise GlocalError(
+                f"the folder of {option} {path} does not exist: make it, or choose another."
+            )
+        if not os.access(folder, os.W_OK):
+            raise GlocalError(
+                f"the folder of {option} {path} cannot be written to: choose another."
+            )
         return path
-    folder = path.absolute().parent
-    if path.is_dir():
-        raise GlocalError(f"--json {path} is a folder: give the name of a file.")
-    if not folder.is_dir():
-        raise GlocalError(
-            f"the folder of --json {path} does not exist: make it, or choose another."
-        )
-    if not os.access(folder, os.W_OK):
-        raise GlocalError(f"the folder of --json {path} cannot be written to: choose another.")
-    return path
+
+    return check
+
+
+writable = file_for("--json")
 
 
 def drawable(path: Path | None) -> Path | None:

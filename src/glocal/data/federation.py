@@ -104,6 +104,8 @@ def federation(
         if isinstance(y, str):
             labels, classes, codes, about = label_column.of_table(columns, y, classes)
             others.append(about)
+            if codes is not None and about.was == "numbers":
+                extra["integer_labels"] = True  # what they are called again in predictions
         else:
             labels, classes, codes = check.labels(y, classes, where)
         others += own_table.id_columns(column_of(partition) or clients, group)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.files import dump, plain, write
+from glocal.core.tensor_files import save_tensors
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from glocal.experiment.run import Run
 
 SCHEMA = 1
@@ -25,7 +24,7 @@ LONGEST = 100
 
 def save(run: Run, folder: Path) -> None:
     """``result.json`` and the models."""
-    from glocal.experiment import synthetic
+    from glocal.experiment import model_files, synthetic
     from glocal.training.client_state import export
 
     save_tensors(folder / "final.safetensors", run.model)
@@ -37,24 +36,8 @@ def save(run: Run, folder: Path) -> None:
         save_tensors(clients, dict(tree.flatten(run.states)))
     if run.made is not None:
         synthetic.save(run.made, int(run.data["classes"]), folder)
+    model_files.save_models(run, folder)
     write(folder / "result.json", dump(result({run.method: run})))
-
-
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors by name to a safetensors file."""
-    from safetensors.torch import save
-
-    write(path, save({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}))
-
-
-def load_tensors(path: str | Path, problem: str, remedy: str) -> dict[str, Tensor]:
-    """The tensors in a safetensors file; where it cannot be read, the error has this wording."""
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except Exception as error:  # safetensors raises its own kinds
-        raise GlocalError(f"{problem} ({str(error)[:200]}): {remedy}.") from error
 
 
 def result(runs: Mapping[str, Run]) -> dict[str, Any]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from glocal.core import notebooks, tree
-from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.errors import GlocalError, unknown
 from glocal.core.files import dump, make_folder, write
+from glocal.core.own_code import is_own
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
+from glocal.data.preprocessing.fitted import Preprocessing
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import Table, client_table, summarise
 from glocal.evaluation.trials import Trial
@@ -27,38 +28,11 @@ from glocal.experiment.best_runner import AloneRepeats
 from glocal.experiment.repeat import Repeat, Trained
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made
+from glocal.prediction.client_model import ClientModel
+from glocal.prediction.description import CLASSIFICATION, Description, class_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-
-@dataclass(frozen=True)
-class ClientModel:
-    """The model that one client predicts with."""
-
-    name: str
-    module: nn.Module
-
-    def logits(self, x: ArrayLike | Tensor) -> Tensor:
-        """What the model says of each input, before any choice; ``x`` is as in training."""
-        self.module.eval()
-        try:
-            inputs = torch.as_tensor(x)
-            if inputs.is_floating_point():  # numpy's are of double precision, tokens are integers
-                inputs = inputs.to(next(self.module.parameters()).dtype)
-            with torch.no_grad():
-                logits: Tensor = self.module(inputs)
-        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
-            given = f"of shape {list(x.shape)}" if hasattr(x, "shape") else f"such as {shown(x)}"
-            raise GlocalError(
-                f"the model of client {self.name} cannot take inputs {given}: give some as it was "
-                f"trained on, one after the other ({type(error).__name__}: {error})."
-            ) from error
-        return logits
-
-    def predict(self, x: ArrayLike | Tensor) -> Tensor:
-        """The most likely class of each input."""
-        return self.logits(x).argmax(-1)
 
 
 @dataclass(frozen=True)
@@ -95,6 +69,10 @@ class Run:
     """What choices hold against each method, [clients] of each repeat; not in files."""
     template: nn.Module | None = field(default=None, repr=False)
     """The model's architecture, for :meth:`module` and :meth:`client_model`."""
+    description: Description | None = field(default=None, repr=False)
+    """What the clients' models are, to save them."""
+    preprocessing: Preprocessing | None = field(default=None, repr=False)
+    """How rows of the table became inputs in the first repeat; none: it was no table."""
 
     @property
     def is_baseline(self) -> bool:
@@ -121,7 +99,7 @@ class Run:
         return self._filled(self.model)
 
     def client_model(self, client: str | int) -> ClientModel:
-        """The model that a client predicts with, by its name or its number."""
+        """The model that a client predicts with in the first repeat, by its name or its number."""
         names = [str(row["client"]) for row in self.clients]
         if type(client) is int and 0 <= client < len(names):
             number = client
@@ -137,7 +115,15 @@ class Run:
             params = on_disk.rows_of(one) if on_disk else tree.row(models, one)
         else:
             raise GlocalError("this run's models were not kept: fit it again, or save it first.")
-        return ClientModel(names[number], self._filled(tree.row(params, 0)))
+        if self.description is None:
+            raise GlocalError("this run's models were not kept: fit it again.")
+        name = names[number]
+        return ClientModel(
+            name,
+            self._filled(tree.row(params, 0)),
+            replace(self.description, client=name),
+            self.preprocessing and self.preprocessing.of_client(name),
+        )
 
     def _filled(self, params: Params) -> nn.Module:
         """The architecture with these weights."""
@@ -146,7 +132,7 @@ class Run:
         module = copy.deepcopy(self.template).cpu()
         weights = {k: v.detach().cpu() for k, v in params.items()}
         module.load_state_dict(weights, strict=False)  # buffers stay as they are
-        return module
+        return module.eval()
 
     def toframe(self) -> DataFrame:
         """The clients' table as a pandas DataFrame."""
@@ -248,6 +234,27 @@ def assembled(
         best=tuple(alone.best or ()),
         alone_scores=alone.scores or tuple(repeat.val_accuracy for repeat in baseline),
         template=setup.task.module,
+        description=_described(setup, fed, name),
+        preprocessing=fed.preprocessing,
+    )
+
+
+def _described(setup: Setup, fed: Federation, method: str) -> Description:
+    """What the models of a run are."""
+    given = setup.config.model
+    own = is_own(given) or not isinstance(given, str)
+    in_python = f"{setup.model_name}, given in Python"
+    return Description(
+        client="",
+        method=method,
+        task=CLASSIFICATION,
+        metric=setup.config.metric,
+        classes=class_names(fed.classes, fed.describe),
+        architecture=given if isinstance(given, str) else in_python,
+        own=own,
+        input_shape=tuple(fed.x.shape[1:]),
+        tokens=not fed.x.is_floating_point(),
+        outputs=fed.classes,
     )
 
 

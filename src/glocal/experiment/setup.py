@@ -19,6 +19,7 @@ from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.own_code import is_own, load_own, told
 from glocal.core.spec import split_plus
+from glocal.core.tensor_files import load_tensors
 from glocal.core.threads import one_thread
 from glocal.core.types import Params
 from glocal.core.validation import build, not_negative
@@ -38,7 +39,6 @@ from glocal.experiment.baseline import (
 )
 from glocal.experiment.config import Config
 from glocal.experiment.early_stopping import Selected
-from glocal.experiment.result_files import load_tensors
 from glocal.methods import registry, resolve
 from glocal.methods.local import LocalTraining
 from glocal.nn import models

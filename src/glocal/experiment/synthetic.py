@@ -11,11 +11,11 @@ from torch import Tensor
 
 from glocal.core import rng
 from glocal.core.errors import GlocalError
+from glocal.core.tensor_files import load_tensors, save_tensors
 from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.evaluation import synthetic_data
 from glocal.experiment import contact_sheet as sheet
-from glocal.experiment.result_files import load_tensors, save_tensors
 from glocal.nn.task import Task
 from glocal.training.loop import Progress, Training
 

@@ -6,6 +6,6 @@ from typing import TYPE_CHECKING
 from glocal.core.lazy import submodules
 
 if TYPE_CHECKING:
-    from glocal.runs import experiment_file, job, listing, query, settings, sweep
+    from glocal.runs import client_models, experiment_file, job, listing, query, settings, sweep
 
 __getattr__ = submodules(__name__)

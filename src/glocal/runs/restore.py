@@ -18,12 +18,13 @@ from torch import Tensor
 
 from glocal.core import tree
 from glocal.core.errors import GlocalError
+from glocal.core.tensor_files import load_tensors
 from glocal.core.types import Tree
 from glocal.data.federation import Federation
 from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
 from glocal.experiment.repeat import Trained, progress_of
-from glocal.experiment.result_files import SCHEMA, load_tensors
+from glocal.experiment.result_files import SCHEMA
 from glocal.experiment.runner import Federated, Runner, runner_of
 from glocal.experiment.setup import Setup
 from glocal.runs.folder import COMPARISON, unfinished

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,10 @@ class Column:
         else:
             out = ((filled - np.array(self.mean)[client]) / np.array(self.std)[client])[:, None]
         return np.hstack([out, missing[:, None]]) if self.indicator else out
+
+    def of_client(self, k: int) -> Column:
+        """The column with the statistics of the ``k``-th client alone."""
+        return replace(self, fill=(self.fill[k],), mean=(self.mean[k],), std=(self.std[k],))
 
     def to_json(self) -> dict[str, Any]:
         """The column as JSON holds it."""

@@ -120,6 +120,13 @@ class Preprocessing:
             raise unknown("client", client, self.clients)
         return self.clients.index(client)
 
+    def of_client(self, client: str) -> Preprocessing:
+        """That of one client, without the statistics of the others."""
+        if self.clients is None:
+            return self
+        k = self._index(client)
+        return Preprocessing(tuple(column.of_client(k) for column in self.columns))
+
     def to_json(self) -> dict[str, Any]:
         """The preprocessing as JSON holds it."""
         return {

@@ -1,0 +1,157 @@
+"""Every client's model in a run folder, each weight once.
+
+A client's model consists of what the server ends with (``final.safetensors``), of what the client
+keeps (``clients.safetensors``), or of neither, as where two models are mixed. ``models.json`` says
+for each parameter which of the two it is; models that are neither are in ``models.safetensors``,
+with the ids of their clients. So a client's model can be read without the data it was trained on,
+and without the code of its method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from glocal.core import tree
+from glocal.core.files import dump, write
+from glocal.core.tensor_files import save_tensors
+from glocal.core.types import Params
+from glocal.evaluation.evaluate import at_once
+from glocal.prediction.model_folder import PREPROCESSING
+
+if TYPE_CHECKING:
+    from glocal.experiment.run import Run
+
+ABOUT, WEIGHTS = "models.json", "models.safetensors"
+
+SERVER = ""
+"""The source of a parameter that is the server's; others are the names of leaves of states."""
+
+FROZEN = "frozen:"
+"""Before the names of what a module has beside its trained parameters."""
+
+MOST_BYTES = 1 << 30
+"""Models that are neither the server's nor a client's state are kept up to this size together."""
+
+
+def save_models(run: Run, folder: Path) -> None:
+    """Write what is needed to build every client's model, if the run still has them."""
+    if run.description is None or run.template is None or (run.trained is None and run.model):
+        return
+    names = [str(row["client"]) for row in run.clients]
+    if run.model:
+        sources, mixed = _sources(run)
+    else:  # alone: what clients keep are their models
+        sources, mixed = {name: name for name in run.states if name != "ids"}, _nobody()
+    tensors: dict[str, Tensor] = {}
+    if mixed is not None and len(mixed["ids"]):
+        tensors |= mixed
+    trained = {n for n, p in run.template.named_parameters() if p.requires_grad}
+    tensors |= {
+        FROZEN + name: tensor
+        for name, tensor in run.template.state_dict().items()
+        if name not in trained and name in _own_names(run)
+    }
+    if tensors:
+        save_tensors(folder / WEIGHTS, tensors)
+    about: dict[str, Any] = replace(run.description, client="").to_json()
+    about |= {
+        "clients": names,
+        "sources": sources,
+        "without_data": mixed is not None,
+        "preprocessing": run.preprocessing is not None,
+    }
+    if run.preprocessing is not None and not (folder / PREPROCESSING).is_file():
+        write(folder / PREPROCESSING, dump(run.preprocessing.to_json()))
+    write(folder / ABOUT, dump(about))
+
+
+def _own_names(run: Run) -> set[str]:
+    """The names of parameters and buffers; one that two layers share has one name."""
+    assert run.template is not None
+    return {
+        name
+        for part in (run.template.named_parameters(), run.template.named_buffers())
+        for name, _ in part
+    }
+
+
+def _nobody() -> dict[str, Tensor]:
+    return {"ids": torch.zeros(0, dtype=torch.int64)}
+
+
+def _sources(run: Run) -> tuple[dict[str, str], dict[str, Tensor] | None]:
+    """Where each parameter comes from, and the models of clients for whom that is not so.
+
+    These are None if they are too large together.
+    """
+    server = {name: leaf.detach().cpu() for name, leaf in run.model.items()}
+    sources: dict[str, str] | None = None
+    ids: list[Tensor] = []
+    mixed: list[Params] = []
+    size = 0
+    for clients, models, states, has in _in_parts(run):
+        equal = {
+            name: {SERVER: _equal(leaf, server[name])}
+            | {
+                path: has & _equal(leaf, state)
+                for path, state in states.items()
+                if state.shape == leaf.shape and state.dtype == leaf.dtype
+            }
+            for name, leaf in models.items()
+        }
+        if sources is None:  # what holds for most; the first of several is the server's
+            sources = {
+                name: max(
+                    found, key=lambda path: int((found[path] & (has | (path == SERVER))).sum())
+                )
+                for name, found in equal.items()
+            }
+        told = torch.ones(len(clients), dtype=torch.bool)
+        for name, found in equal.items():
+            by_source = found.get(sources[name], torch.zeros_like(told))
+            told &= torch.where(has, by_source, found[SERVER])
+        if not told.all():
+            rest = tree.row(models, ~told)
+            ids.append(clients[~told])
+            mixed.append(rest)
+            size += sum(leaf.nbytes for leaf in tree.leaves(rest))
+            if size > MOST_BYTES:
+                return {}, None
+    return sources or {}, {"ids": torch.cat(ids), **tree.cat(mixed)} if ids else _nobody()
+
+
+def _in_parts(run: Run) -> Iterator[tuple[Tensor, Params, dict[str, Tensor], Tensor]]:
+    """Some clients at a time: their ids, models, states, and which of them have a state."""
+    assert run.trained is not None
+    training = run.trained.training
+    everyone = torch.arange(len(training.fed))
+    with_state = torch.zeros(len(everyone), dtype=torch.bool)
+    with_state[run.states["ids"].cpu()] = True
+    place = with_state.cumsum(0) - 1
+    on_disk = run.repeats[0].on_disk if run.repeats else None
+    flat = {k: v for k, v in tree.flatten(run.states) if k != "ids"}
+    for ids in torch.split(everyone, at_once(training.task, training.fed)):
+        models = {k: v.detach().cpu() for k, v in run.trained.models(ids).items()}
+        has = with_state[ids]
+        if on_disk is not None:
+            kept = dict(tree.flatten(on_disk.rows_of(ids[has]))) if has.any() else {}
+        else:
+            rows = place[ids[has]]
+            kept = {k: v[rows.to(v.device)] for k, v in flat.items()}
+        states = {}
+        for path, leaf in kept.items():
+            spread = leaf.new_zeros(len(ids), *leaf.shape[1:], device="cpu")
+            spread[has] = leaf.cpu()
+            states[path] = spread
+        yield ids, models, states, has
+
+
+def _equal(stacked: Tensor, other: Tensor) -> Tensor:
+    """Whether each model's parameter is the same as the other, in every bit that counts."""
+    return (stacked == other).flatten(1).all(1)

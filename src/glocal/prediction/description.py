@@ -1,0 +1,138 @@
+"""What a model is: its architecture, its classes, whose it is. It is saved as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import nn
+
+from glocal.core.errors import GlocalError, shown
+from glocal.core.version import VERSION as GLOCAL
+from glocal.nn import models
+
+VERSION = 1
+"""Of the format in which a model is saved."""
+
+CLASSIFICATION = "classification"
+
+
+@dataclass(frozen=True)
+class Description:
+    """All that is known of a model but its weights and its preprocessing."""
+
+    client: str
+    """Whose model it is; of a run's description, nobody's: ``""``."""
+    method: str
+    task: str
+    metric: str
+    """The metric by which it was evaluated."""
+    classes: tuple[str | int, ...]
+    """The labels as they were given, in the order of the model's outputs; of numbers, none."""
+    architecture: str
+    """A name and its settings, such as ``mlp(200, 200)``; or, of an own model, where it was."""
+    own: bool
+    """Whether the model is the user's own, so that nobody else can build it."""
+    input_shape: tuple[int, ...]
+    """The shape of one example."""
+    tokens: bool
+    """Whether inputs are the ids of tokens rather than numbers."""
+    outputs: int
+    """How many classes the architecture was built for."""
+
+    def build(self, given: Any = None) -> nn.Module:
+        """The architecture, with any weights; an own one must be given."""
+        if self.own:
+            return _given(given, self.architecture)
+        if given is not None:
+            raise GlocalError(
+                f"this is the model {self.architecture}, which is built by its name: leave "
+                "module= out."
+            )
+        return models.build(
+            self.architecture, input_shape=self.input_shape, classes=self.outputs, seed=0
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The description as JSON holds it."""
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        return {"version": VERSION, "glocal": GLOCAL, **plain}
+
+    @classmethod
+    def from_json(cls, given: Any, where: str) -> Description:
+        """The description again; ``where`` is the file, for an error."""
+        if not isinstance(given, Mapping):
+            raise damaged(where, given)
+        if given.get("version") != VERSION:
+            raise GlocalError(
+                f"{where} is of format {shown(given.get('version'))}, and this version reads "
+                f"format {VERSION}: save the model again with this version, or use the other "
+                f"(glocal {str(given.get('glocal'))[:20]})."
+            )
+        kinds = {name: type_of for name, type_of in _KINDS.items() if name in given}
+        if len(kinds) < len(_KINDS):
+            raise damaged(where, sorted(_KINDS.keys() - kinds.keys())[0])
+        for name, kind in kinds.items():
+            if type(given[name]) is not kind:
+                raise damaged(where, {name: given[name]})
+        shape, classes = given["input_shape"], given["classes"]
+        if not all(type(size) is int and size > 0 for size in shape):
+            raise damaged(where, shape)
+        if not all(type(label) in (str, int) for label in classes):
+            raise damaged(where, classes)
+        read = {name: given[name] for name in _KINDS}
+        return cls(**(read | {"input_shape": tuple(shape), "classes": tuple(classes)}))
+
+
+_KINDS = {
+    "client": str,
+    "method": str,
+    "task": str,
+    "metric": str,
+    "classes": list,
+    "architecture": str,
+    "own": bool,
+    "input_shape": list,
+    "tokens": bool,
+    "outputs": int,
+}
+
+
+def damaged(where: str, given: Any) -> GlocalError:
+    """The error for a file that was not written by us."""
+    return GlocalError(f"{where} is damaged at {shown(given)}: save the model again.")
+
+
+def class_names(classes: int, about: Mapping[str, Any]) -> tuple[str | int, ...]:
+    """The label of each class as it was given, from a federation's ``describe``.
+
+    Labels that were integers are integers again. A class that no row has is called by its number.
+    """
+    codes: Mapping[str, int] = about.get("labels") or {}
+    names: list[str | int] = list(range(classes))
+    for label, code in codes.items():
+        names[code] = int(label) if about.get("integer_labels") else label
+    return tuple(names)
+
+
+def _given(given: Any, source: str) -> nn.Module:
+    """The user's own module, of an object or of something that is called and returns one."""
+    if given is None:
+        raise GlocalError(
+            f"this is an own model ({source}), which only you can build: give the architecture as "
+            "module=, or --module file.py:name on the command line."
+        )
+    if not isinstance(given, nn.Module) and callable(given):
+        given = given()
+    if not isinstance(given, nn.Module):
+        raise GlocalError(
+            f"module={shown(given)} is no torch.nn.Module: give {source}, or a function that "
+            "returns it."
+        )
+    return given
+
+
+def listed(labels: Sequence[str | int]) -> list[str]:
+    """Labels as text, for the names of columns."""
+    return [str(label) for label in labels]

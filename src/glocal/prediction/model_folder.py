@@ -1,0 +1,132 @@
+"""A saved model: a folder with its weights, its description and its preprocessing.
+
+::
+
+    model.safetensors    the weights
+    preprocessing.json   of a table: how raw rows become features
+    model.json           what it is, and the SHA-256 of the other files
+
+There is no code in it, and nothing in it is executed. The folder is written under another name
+first and renamed when it is complete, so a folder of this name is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from glocal.core.errors import GlocalError
+from glocal.core.files import dump, flush_folder, make_folder, no_room, write
+from glocal.core.tensor_files import load_tensors, save_tensors
+from glocal.data.preprocessing.fitted import Preprocessing
+from glocal.prediction.description import Description, damaged
+
+ABOUT, WEIGHTS, PREPROCESSING = "model.json", "model.safetensors", "preprocessing.json"
+
+
+def is_model(folder: Path) -> bool:
+    """Whether this is the folder of a saved model."""
+    return (folder / ABOUT).is_file()
+
+
+def save(
+    module: nn.Module,
+    about: Description,
+    preprocessing: Preprocessing | None,
+    folder: Path,
+    extra: Mapping[str, bytes],
+) -> None:
+    """Write the model to a new folder, whole or not at all."""
+    if folder.is_dir() and any(folder.iterdir()):
+        raise GlocalError(f"the folder {folder} is not empty: choose another.")
+    make_folder(folder.absolute().parent)
+    if folder.exists() and not folder.is_dir():
+        raise GlocalError(f"{folder} is a file: choose another name for the model's folder.")
+    part = folder.absolute().with_name(f".{folder.name}.{os.getpid()}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)  # of another process that had this number
+        part.mkdir()
+        save_tensors(part / WEIGHTS, module.state_dict())
+        names = [WEIGHTS]
+        if preprocessing is not None:
+            write(part / PREPROCESSING, dump(preprocessing.to_json()))
+            names.append(PREPROCESSING)
+        for name, content in extra.items():
+            write(part / name, content)
+        digests = {name: _sha256(part / name) for name in names}
+        write(part / ABOUT, dump({**about.to_json(), "files": digests}))
+        os.replace(part, folder)
+        flush_folder(folder.absolute().parent)
+    except OSError as error:
+        raise no_room(folder, error) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def load(folder: Path, given: Any = None) -> tuple[nn.Module, Description, Preprocessing | None]:
+    """The model with its weights, its description and its preprocessing."""
+    if not folder.is_dir():
+        raise GlocalError(f"there is no folder {folder}: check its name.")
+    if not is_model(folder):
+        raise GlocalError(
+            f"{folder} is no saved model, as it has no {ABOUT}: give a folder that client_model(…)"
+            ".save or 'glocal export' has written."
+        )
+    file = folder / ABOUT
+    facts = read_json(file)
+    about = Description.from_json(facts, str(file))
+    digests = facts.get("files")
+    if not isinstance(digests, Mapping) or not set(digests) <= {WEIGHTS, PREPROCESSING}:
+        raise damaged(str(file), digests)
+    for name in dict.fromkeys((WEIGHTS, *digests)):
+        if not (folder / name).is_file():
+            raise GlocalError(f"{folder} is not whole, as it has no {name}: save the model again.")
+        if _sha256(folder / name) != digests.get(name):
+            raise GlocalError(
+                f"{folder / name} is not the file that was saved: it is damaged or of another "
+                "model; save the model again."
+            )
+    preprocessing = None
+    if PREPROCESSING in digests:
+        preprocessing = Preprocessing.from_json((folder / PREPROCESSING).read_bytes())
+    module = about.build(given)
+    weights = folder / WEIGHTS
+    fill(module, load_tensors(weights, f"{weights} is damaged", "save the model again"), weights)
+    return module, about, preprocessing
+
+
+def fill(module: nn.Module, weights: Mapping[str, Tensor], file: Path) -> None:
+    """Put all weights into a module; those that do not fit it are an error."""
+    try:
+        module.load_state_dict(dict(weights))
+    except RuntimeError as error:
+        raise GlocalError(
+            f"the weights in {file} do not fit the model {type(module).__name__} "
+            f"({' '.join(str(error).split())[:200]}): give the architecture that was trained."
+        ) from error
+    module.eval()
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """What a JSON file holds, which must be an object."""
+    try:
+        read = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise GlocalError(
+            f"{file} is damaged ({str(error)[:100]}): save the model again."
+        ) from error
+    if not isinstance(read, dict):
+        raise damaged(str(file), read)
+    return read
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

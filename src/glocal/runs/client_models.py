@@ -1,0 +1,184 @@
+"""A client's model from a run folder, without the data it was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glocal.core.errors import GlocalError, unknown
+from glocal.core.types import Params
+from glocal.data.preprocessing.fitted import Preprocessing
+from glocal.experiment.model_files import ABOUT, FROZEN, SERVER, WEIGHTS
+from glocal.prediction import model_folder
+from glocal.prediction.client_model import ClientModel, load_model
+from glocal.prediction.description import Description, damaged
+from glocal.runs.folder import PREPROCESSING, unfinished
+from glocal.runs.restore import restore
+
+Architecture = nn.Module | Callable[[], nn.Module] | None
+
+
+def client_model(
+    folder: Path, client: str | None, method: str | None = None, module: Architecture = None
+) -> ClientModel:
+    """The model in a model's folder, or that of a client in the folder of a run or a comparison.
+
+    Args:
+        folder: of a run, of a comparison, or of a saved model, which has one client.
+        client: its name.
+        method: of a comparison, as it was typed.
+        module: the architecture of an own model.
+    """
+    if not folder.is_dir():
+        raise GlocalError(f"there is no folder {folder}: check its name.")
+    if model_folder.is_model(folder):
+        return _saved(folder, client, module)
+    folder = _folder_of(folder, method)
+    facts = model_folder.read_json(folder / ABOUT)
+    about = Description.from_json(facts, str(folder / ABOUT))
+    number = _number(facts.get("clients"), client, folder)
+    name = facts["clients"][number]
+    about = replace(about, client=name)
+    fitted = None
+    if facts.get("preprocessing"):
+        if not (folder / PREPROCESSING).is_file():
+            raise GlocalError(f"{folder} has no {PREPROCESSING} any more: put it back.")
+        fitted = Preprocessing.from_json((folder / PREPROCESSING).read_bytes()).of_client(name)
+    built = about.build(module)
+    if facts.get("without_data"):
+        weights = _weights(folder, facts.get("sources"), number)
+    else:
+        restored = restore(folder)[0]
+        stacked = restored.trained.models(torch.tensor([number]))
+        weights = {key: leaf[0].cpu() for key, leaf in stacked.items()} | _frozen(folder)
+    _fill(built, weights, folder)
+    return ClientModel(name, built, about, fitted)
+
+
+def _saved(folder: Path, client: str | None, module: Architecture) -> ClientModel:
+    model = load_model(folder, module)
+    if client is not None and client != model.name:
+        raise GlocalError(
+            f"the model in {folder} is that of client {model.name}, not of {client}: leave "
+            "--client out, or give the folder of the run."
+        )
+    return model
+
+
+def _folder_of(path: Path, method: str | None) -> Path:
+    """The folder of the run: the path itself, or that of a method inside."""
+    inside = (
+        [path] if (path / ABOUT).is_file() else sorted(p.parent for p in path.glob(f"*/{ABOUT}"))
+    )
+    began = (path, *(p.parent for p in path.glob("*/settings.toml")))
+    if not inside:
+        if any(unfinished(p) for p in began):
+            raise GlocalError(
+                f"the run in {path} did not finish: go on with 'glocal resume {path}'."
+            )
+        raise GlocalError(
+            f"there are no clients' models in {path}: give a folder that 'glocal run', 'glocal "
+            "compare' or 'glocal export' has made (those of older versions have none: train again)."
+        )
+    methods = {str(model_folder.read_json(p / ABOUT).get("method")): p for p in inside}
+    if method is not None and method not in methods:
+        raise unknown("method", method, methods)
+    if method is None and len(methods) > 1:
+        raise GlocalError(
+            f"there are several methods in {path}: say which by --method, one of "
+            f"{', '.join(methods)}."
+        )
+    chosen = methods[method] if method is not None else next(iter(methods.values()))
+    if not (chosen / "result.json").is_file():
+        raise GlocalError(f"the run in {chosen} did not finish: go on with 'glocal resume {path}'.")
+    return chosen
+
+
+def _number(names: Any, client: str | None, folder: Path) -> int:
+    if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
+        raise damaged(str(folder / ABOUT), names)
+    if client is None:
+        more = ", …" if len(names) > 10 else ""
+        raise GlocalError(
+            f"whose model is it to be? Say so by --client, one of {', '.join(names[:10])}{more}."
+        )
+    if client not in names:
+        raise unknown("client", client, names)
+    return names.index(client)
+
+
+def _weights(folder: Path, sources: Any, number: int) -> Params:
+    """One client's weights, of which each is read from the file that has it."""
+    if not isinstance(sources, dict) or not all(isinstance(v, str) for v in sources.values()):
+        raise damaged(str(folder / ABOUT), sources)
+    frozen, file = _frozen(folder), folder / WEIGHTS
+    row = _row(file, number) if file.is_file() else None
+    if row is not None:
+        names = [name for name in _names(file) if name != "ids" and not name.startswith(FROZEN)]
+        return _read(file, names, row) | frozen
+    states, server = folder / "clients.safetensors", folder / "final.safetensors"
+    row = _row(states, number)
+    kept = {} if row is None else {name: s for name, s in sources.items() if s != SERVER}
+    weights = _read(server, [name for name in sources if name not in kept])
+    if row is not None:
+        read = _read(states, list(kept.values()), row)
+        weights |= {name: read[source] for name, source in kept.items()}
+    return weights | frozen
+
+
+def _frozen(folder: Path) -> Params:
+    """What the module has beside trained parameters, where it has anything."""
+    file = folder / WEIGHTS
+    if not file.is_file():
+        return {}
+    names = [name for name in _names(file) if name.startswith(FROZEN)]
+    return {name.removeprefix(FROZEN): leaf for name, leaf in _read(file, names).items()}
+
+
+def _row(file: Path, number: int) -> int | None:
+    """The row of a client in a file with ``ids``; none if it is not among them."""
+    ids = _read(file, ["ids"])["ids"].tolist() if "ids" in _names(file) else []
+    return ids.index(number) if number in ids else None
+
+
+def _names(file: Path) -> list[str]:
+    with _opened(file) as content:
+        return list(content.keys())
+
+
+def _read(file: Path, names: Sequence[str], row: int | None = None) -> dict[str, Tensor]:
+    """Tensors by name or, of each, one row; the rest of the file is not read."""
+    with _opened(file) as content:
+        if missing := set(names) - set(content.keys()):
+            raise damaged(str(file), sorted(missing)[0])
+        if row is None:
+            return {name: content.get_tensor(name) for name in names}
+        return {name: content.get_slice(name)[row : row + 1][0] for name in names}
+
+
+def _opened(file: Path) -> Any:
+    from safetensors import safe_open
+
+    try:
+        return safe_open(file, "pt")
+    except Exception as error:  # safetensors raises its own kinds
+        raise GlocalError(f"{file} cannot be read ({str(error)[:200]}): train again.") from error
+
+
+def _fill(module: nn.Module, weights: Params, folder: Path) -> None:
+    """Put the weights into a module, all of whose parameters are among them."""
+    needed = {name for name, _ in module.named_parameters()}
+    shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+    fits = all(tuple(weights[n].shape) == shapes[n] for n in needed & weights.keys())
+    if needed - weights.keys() or weights.keys() - set(module.state_dict()) or not fits:
+        raise GlocalError(
+            f"the weights in {folder} do not fit the model {type(module).__name__}: give the "
+            "architecture that was trained."
+        )
+    module.load_state_dict(weights, strict=False)  # a tied weight has one name here
+    module.eval()

@@ -1,0 +1,136 @@
+"""Every client's model comes back from a run folder, without data and without its method."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import glocal
+from glocal.core.errors import GlocalError
+from glocal.experiment import model_files
+from glocal.runs.client_models import client_model
+
+QUICK = {"model": "mlp(4)", "rounds": 2, "fraction": 0.5, "baseline": "none"}
+
+
+@pytest.fixture(scope="module")
+def fed() -> glocal.Federation:
+    return glocal.testing.ragged()
+
+
+def same_models(run: glocal.Run, folder: Path, **more: object) -> None:
+    """The models in the folder are those of the run, for clients who took part and who did not."""
+    x = torch.randn(7, *run.description.input_shape)  # type: ignore[union-attr]
+    for row in run.clients:
+        name = str(row["client"])
+        found = client_model(folder, name, **more)  # type: ignore[arg-type]
+        assert found.name == name
+        assert torch.equal(found.logits(x), run.client_model(name).logits(x))
+        assert found.description == run.client_model(name).description
+
+
+@pytest.mark.parametrize(
+    ("spec", "stored"),
+    [
+        ("fedavg", False),
+        ("scaffold", False),
+        ("ditto", False),
+        ("fedper", False),
+        ("apfl", True),
+        ("superfed-mm(lam_step=0.5)", True),
+        ("local(lr=0.1, max_epochs=1)", False),
+    ],
+)
+def test_each_weight_is_written_once(
+    fed: glocal.Federation, tmp_path: Path, spec: str, stored: bool
+) -> None:
+    """Only a mix of two models is written beside the two."""
+    run = glocal.fit(spec, fed, **QUICK)
+    run.save(tmp_path / "r")
+    assert (tmp_path / "r" / model_files.WEIGHTS).is_file() == stored
+    same_models(run, tmp_path / "r")
+
+
+def test_clients_are_looked_at_in_parts(
+    fed: glocal.Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = glocal.fit("ditto", fed, **QUICK, states="disk")
+    monkeypatch.setattr("glocal.evaluation.evaluate.CHUNK_BYTES", 1)
+    run.save(tmp_path / "r")
+    same_models(run, tmp_path / "r")
+
+
+class Net(nn.Module):
+    """Tied weights, a frozen layer and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.again = nn.Linear(4, 4)
+        self.again.weight = self.first.weight
+        self.frozen, self.last = nn.Linear(4, 4), nn.Linear(4, 3)
+        self.frozen.requires_grad_(False)
+        self.register_buffer("scale", torch.rand(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits."""
+        hidden = self.frozen(self.again(self.first(x).relu())) * self.scale
+        return self.last(hidden)  # type: ignore[no-any-return]
+
+
+def test_an_own_model_with_parts_that_are_not_trained(
+    fed: glocal.Federation, tmp_path: Path
+) -> None:
+    run = glocal.fit("fedper", fed, **{**QUICK, "model": Net()})
+    run.save(tmp_path / "r")
+    same_models(run, tmp_path / "r", module=Net)
+    with pytest.raises(GlocalError, match="an own model"):
+        client_model(tmp_path / "r", str(run.clients[0]["client"]))
+    with pytest.raises(GlocalError, match="do not fit the model Linear"):
+        client_model(tmp_path / "r", str(run.clients[0]["client"]), module=nn.Linear(4, 3))
+
+
+def test_of_a_comparison_one_method_is_named(fed: glocal.Federation, tmp_path: Path) -> None:
+    both = glocal.compare(["fedavg", "ditto"], fed, **QUICK, repeats=2, tune=False)
+    both.save(tmp_path / "c")
+    for method in both:
+        same_models(both[method], tmp_path / "c", method=method)
+    with pytest.raises(GlocalError, match="several methods in .*: say which by --method, one of"):
+        client_model(tmp_path / "c", "0")
+    with pytest.raises(GlocalError, match="unknown method 'dito': did you mean 'ditto'"):
+        client_model(tmp_path / "c", "0", method="dito")
+
+
+def test_models_too_large_to_be_written_again_are_built_from_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: object
+) -> None:
+    monkeypatch.setattr(model_files, "MOST_BYTES", 0)
+    words = (
+        "run apfl --clients 4 --partition iid --model mlp(4) --rounds 1 --baseline none --jobs 1"
+    )
+    assert command(*words.split(), "--out", "r")[0] == 0  # type: ignore[operator]
+    assert not Path("r", model_files.WEIGHTS).exists()
+    fed = glocal.load("digits", clients=4, partition="iid")
+    run = glocal.fit("apfl", fed, model="mlp(4)", rounds=1, baseline="none")
+    x = fed[2].test[0]
+    found, expected = client_model(Path("r"), "2"), run.client_model("2")
+    torch.testing.assert_close(found.logits(x), expected.logits(x))
+
+
+def test_folders_without_models_say_so(fed: glocal.Federation, tmp_path: Path) -> None:
+    with pytest.raises(GlocalError, match="there is no folder"):
+        client_model(tmp_path / "r", "0")
+    (tmp_path / "r").mkdir()
+    with pytest.raises(GlocalError, match="there are no clients' models in"):
+        client_model(tmp_path / "r", "0")
+    (tmp_path / "r/settings.toml").write_text("")
+    with pytest.raises(GlocalError, match="did not finish: go on with 'glocal resume"):
+        client_model(tmp_path / "r", "0")
+    run = glocal.fit("fedavg", fed, **QUICK)
+    run.save(tmp_path / "s")
+    (tmp_path / "s/result.json").unlink()  # it is written last
+    with pytest.raises(GlocalError, match="did not finish"):
+        client_model(tmp_path / "s", str(run.clients[0]["client"]))
