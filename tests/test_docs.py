@@ -15,7 +15,7 @@ def blocks(page: Path) -> list[str]:
 
 RUNNABLE = [
     (page.name, i, code)
-    for page in (ROOT / "README.md", ROOT / "docs" / "own-method.md")
+    for page in (ROOT / "README.md", *(ROOT / "docs" / p for p in ("own-method.md", "predict.md")))
     for i, code in enumerate(blocks(page))
 ]
 

@@ -53,6 +53,7 @@ def test_the_run_folder_holds_what_the_docs_say(glocal):
         "result.json",
         "final.safetensors",
         "clients.safetensors",
+        "models.json",
     }
     lines = [json.loads(line) for line in Path("r/metrics.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2, 3]

@@ -16,7 +16,10 @@ import torch
 from conftest import Command
 from glocal.runs.restore import restore
 
-RUN = ["run", "ditto", "--data", "h.csv", "--client", "site", "--label", "outcome", "--rounds", "2", "--model", "mlp(4)", "--baseline", "none", "--jobs", "1", "--out", "r"]
+RUN = [
+    *("run", "ditto", "--data", "h.csv", "--client", "site", "--label", "outcome"),
+    *("--rounds", "2", "--model", "mlp(4)", "--baseline", "none", "--jobs", "1", "--out", "r"),
+]
 
 
 def lines(n: int = 60) -> list[str]:

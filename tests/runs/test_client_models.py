@@ -12,13 +12,14 @@ import glocal
 from glocal.core.errors import GlocalError
 from glocal.experiment import model_files
 from glocal.runs.client_models import client_model
+from glocal.testing import ragged
 
 QUICK = {"model": "mlp(4)", "rounds": 2, "fraction": 0.5, "baseline": "none"}
 
 
 @pytest.fixture(scope="module")
 def fed() -> glocal.Federation:
-    return glocal.testing.ragged()
+    return ragged()
 
 
 def same_models(run: glocal.Run, folder: Path, **more: object) -> None:
@@ -40,7 +41,7 @@ def same_models(run: glocal.Run, folder: Path, **more: object) -> None:
         ("ditto", False),
         ("fedper", False),
         ("apfl", True),
-        ("superfed-mm(lam_step=0.5)", True),
+        ("superfed-mm", True),
         ("local(lr=0.1, max_epochs=1)", False),
     ],
 )
@@ -68,12 +69,12 @@ class Net(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = nn.Linear(4, 4)
-        self.again = nn.Linear(4, 4)
+        self.first = nn.Linear(6, 6)
+        self.again = nn.Linear(6, 6)
         self.again.weight = self.first.weight
-        self.frozen, self.last = nn.Linear(4, 4), nn.Linear(4, 3)
+        self.frozen, self.last = nn.Linear(6, 6), nn.Linear(6, 3)
         self.frozen.requires_grad_(False)
-        self.register_buffer("scale", torch.rand(4))
+        self.register_buffer("scale", torch.rand(6))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits."""
@@ -90,7 +91,7 @@ def test_an_own_model_with_parts_that_are_not_trained(
     with pytest.raises(GlocalError, match="an own model"):
         client_model(tmp_path / "r", str(run.clients[0]["client"]))
     with pytest.raises(GlocalError, match="do not fit the model Linear"):
-        client_model(tmp_path / "r", str(run.clients[0]["client"]), module=nn.Linear(4, 3))
+        client_model(tmp_path / "r", str(run.clients[0]["client"]), module=nn.Linear(6, 3))
 
 
 def test_of_a_comparison_one_method_is_named(fed: glocal.Federation, tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_of_a_comparison_one_method_is_named(fed: glocal.Federation, tmp_path: P
     both.save(tmp_path / "c")
     for method in both:
         same_models(both[method], tmp_path / "c", method=method)
-    with pytest.raises(GlocalError, match="several methods in .*: say which by --method, one of"):
+    with pytest.raises(GlocalError, match="say which by --method, one of"):
         client_model(tmp_path / "c", "0")
     with pytest.raises(GlocalError, match="unknown method 'dito': did you mean 'ditto'"):
         client_model(tmp_path / "c", "0", method="dito")

@@ -26,7 +26,7 @@ SMALL = (
     f"--clients 8 --partition iid --model mlp(8) --rounds 4 --baseline {ALONE} --jobs 1 "
     "--checkpoint-every 1"
 ).split()
-FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors")
+FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors", "models.json")
 
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, rounds: int, number: int = signal.SIGINT) -> None:

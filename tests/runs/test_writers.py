@@ -25,7 +25,7 @@ SMALL = (
 ).split()
 
 
-FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors")
+FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors", "models.json")
 
 
 def same(a: Path, b: Path, files: Sequence[str] = FILES) -> bool:

@@ -9,6 +9,7 @@
     checkpoints/         while it goes on: where it stands, to go on from
     final.safetensors    what the server ends with
     clients.safetensors  what the clients keep: ``ids`` says which rows are whose
+    models.*             of which of these each client's model consists, and what is neither
     synthetic.*          labelled examples, of methods that make some, and a picture of them
     result.json          the federation's figures and a row for each client: it is finished
 
