@@ -244,7 +244,7 @@ def converted(table: Table, name: str, kind: str, form: str) -> tuple[Array, lis
     """
     raw = table[name].tolist() if table[name].dtype.kind in "OUS" else None
     if kind == NUMBER and table.decimal is not None:
-        form = table.decimal  # somebody said how these rows are written
+        form = table.decimal + form[1:]  # somebody said how these rows are written
     if kind == CATEGORY:
         listed = table[name].tolist() if raw is None else raw
         plain = [_as_plain(v, name, table, i) for i, v in enumerate(listed)]
