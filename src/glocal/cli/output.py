@@ -55,6 +55,12 @@ def drawable(path: Path | None) -> Path | None:
 JSON = output(
     None, "Also write all figures to this file ('-': print).", "--json", callback=writable
 )
+CSV = output(
+    None,
+    "Also write a line for each client and method to this .csv file ('-': print).",
+    "--csv",
+    callback=file_for("--csv"),
+)
 PICTURE = output(
     None, "Draw it to this .png file (needs glocal\\[plot]).", "--picture", callback=drawable
 )
@@ -89,11 +95,11 @@ def deliver(
             print(f"Picture: {picture}")
 
 
-def deliver_json(content: bytes, json: Path | None) -> bool:
-    """Write JSON where it was asked for; whether it went to stdout, which then has no tables."""
-    if json == Path("-"):
+def deliver_json(content: bytes, file: Path | None) -> bool:
+    """Write JSON (or CSV) where it was asked for; whether to stdout, which then has no tables."""
+    if file == Path("-"):
         sys.stdout.write(content.decode())
         return True
-    if json is not None:
-        files.write(json, content)
+    if file is not None:
+        files.write(file, content)
     return False

@@ -42,6 +42,8 @@ def save(run: Run, folder: Path) -> None:
 
 def result(runs: Mapping[str, Run]) -> dict[str, Any]:
     """What ``--json`` writes: the same for the same seed, so there are no times in it."""
+    from glocal.experiment.participants import sentences
+
     return {
         "schema": SCHEMA,
         "data": plain(next(iter(runs.values())).data),
@@ -49,6 +51,7 @@ def result(runs: Mapping[str, Run]) -> dict[str, Any]:
             name: {"summary": plain(run.summary), "clients": plain(list(run.clients))}
             for name, run in runs.items()
         },
+        "participants": sentences(runs),
     }
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         decisions,
         fairness,
         newcomer,
+        participants,
         privacy,
         robustness,
         run_listing,

@@ -10,7 +10,7 @@ import typer
 from glocal import report, runs
 from glocal.cli.commands.sweep import show_sweep
 from glocal.cli.options import OUT, folder_of, option, typed, with_settings
-from glocal.cli.output import JSON, deliver, deliver_json
+from glocal.cli.output import CSV, JSON, deliver, deliver_json
 from glocal.core.errors import GlocalError
 from glocal.experiment.config import COMPARE_DEFAULTS, DEFAULT_COMPARISON, Config
 
@@ -51,6 +51,7 @@ def compare(
     ),
     out: Path | None = OUT,
     json: Path | None = JSON,
+    csv: Path | None = CSV,
 ) -> None:
     """Train several methods on one federation: who is better off than alone?
 
@@ -62,7 +63,7 @@ def compare(
 
       glocal compare fedavg 'fedprox(mu=0.1)' --partition 'classes(2)' --repeats 5
 
-      glocal compare fedavg --data hospitals.csv --client hospital --label outcome
+      glocal compare fedavg ditto --data hospitals.csv --client hospital --label outcome --csv t.csv
 
       glocal compare hospitals.toml --seed 1
     """
@@ -86,7 +87,7 @@ def compare(
         matched = equal({spec: spec for spec in specs}, config, config.federation())
         specs = [spec for spec, _ in matched.values()]
         against = matched[against][0] if against is not None else None
-    _train(runs.job.new(specs, config, out, "compare", against, choose, goal), json)
+    _train(runs.job.new(specs, config, out, "compare", against, choose, goal), json, csv)
 
 
 @with_settings(jobs=0)
@@ -157,13 +158,19 @@ def _go_on_with_sweep(
     show_sweep(folder, runs.sweep.train(folder, asked), json)
 
 
-def _train(job: runs.job.Job, json: Path | None) -> None:
+def _train(job: runs.job.Job, json: Path | None, csv: Path | None = None) -> None:
     """Train all methods of a job, or what is left to train, and show them."""
+    from glocal.experiment.participants import as_csv
     from glocal.experiment.result_files import result
 
+    if Path("-") == json == csv:
+        raise GlocalError("--json and --csv both print: give one of them a file.")
     done, _ = runs.job.train(job)
+    printed = csv is not None and deliver_json(as_csv(done), csv)
 
     def show() -> None:
+        if printed:
+            return
         if job.one:
             report.comparison.show_clients(next(iter(done.values())))
         report.comparison.show_comparison(done, job.against)

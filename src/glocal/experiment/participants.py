@@ -1,0 +1,180 @@
+"""What a comparison says to each participant: join with this method, stay alone, or unknown.
+
+The method is the one that validation data advises (:mod:`glocal.experiment.advice`); the figures
+are of test data, which chose nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from glocal.evaluation.metrics import LOWER_IS_BETTER
+from glocal.evaluation.verdict import MOST_EXAMPLES, MOST_REPEATS
+from glocal.experiment.run import Run
+
+NAMES = {
+    "auc": "AUC",
+    "average_precision": "average precision",
+    "balanced_accuracy": "balanced accuracy",
+    "brier": "Brier score",
+    "cross_entropy": "cross-entropy",
+    "f1": "F1",
+    "log_loss": "log loss",
+    "mae": "MAE",
+    "r2": "R²",
+    "rmse": "RMSE",
+}
+"""Metrics that are not written as they are named."""
+
+NOT_DEFINED = {
+    "auc": "AUC needs both classes, and its test examples are of one",
+    "average_precision": "average precision needs positive test examples, and it has none",
+    "r2": "R² needs test labels that differ, and all of its are the same",
+}
+"""Why a metric has no value for a client."""
+
+COLUMNS = (
+    *("client", "method", "metric", "value", "local_value", "best_local_value", "benefit"),
+    *("estimate", "low", "high", "verdict", "needs_examples", "needs_repeats"),
+    *("n_train", "n_val", "n_test", "advised"),
+)
+"""Of the table of clients × methods that is written as CSV."""
+
+Row = Mapping[str, Any]
+
+
+def offers(runs: Mapping[str, Run]) -> dict[str, Run]:
+    """The runs in which clients take part, and are set against being alone."""
+    return {
+        name: run
+        for name, run in runs.items()
+        if not run.is_baseline and run.summary["benefit"] is not None and run.trained is not None
+    }
+
+
+def sentences(runs: Mapping[str, Run]) -> list[dict[str, Any]]:
+    """For each client its name, the method advised, that method's verdict, and a sentence.
+
+    Without a local baseline nobody can be told anything, and there are none.
+    """
+    joined = offers(runs)
+    if not joined:
+        return []
+    first = next(iter(joined.values()))
+    said = []
+    for k, row in enumerate(first.clients):
+        advised = row.get("advised", next(iter(joined)))
+        run = joined.get(advised)
+        text = _alone(joined, k) if run is None else _about(advised, run.clients[k], run.summary)
+        said.append(
+            {
+                "client": str(row["client"]),
+                "advised": advised,
+                "verdict": None if run is None else run.clients[k]["verdict"],
+                "sentence": f"{row['client']}: {text}.",
+            }
+        )
+    return said
+
+
+def _about(method: str, row: Row, summary: Row) -> str:
+    """What to do with a method, from its verdict on a client."""
+    if _is_missing(row["benefit"]):
+        why = NOT_DEFINED.get(summary["metric"], "the metric has no value on its test examples")
+        return f"cannot be told: {why if row['n_test'] else 'it has no test examples'}"
+    gain = difference(row, summary)
+    if row["verdict"] == "better off":
+        return f"join with {method}, {gain}"
+    if row["verdict"] == "worse off":
+        return f"stay alone; with {method} it is worse off, {gain}"
+    if row["verdict"] == "same":
+        return f"about the same with {method} as alone, {gain}"
+    return f"cannot be told; with {method} {gain}, and {_what_it_takes(row, summary)}"
+
+
+def _what_it_takes(row: Row, summary: Row) -> str:
+    """What would decide."""
+    needs = row.get("needs") or {}
+    if "examples" in needs:
+        return f"it would take {needs['examples']:,} test examples (it has {row['n_test']:,})"
+    if "repeats" in needs:
+        return f"it would take {needs['repeats']} repeats (there were {summary['repeats']})"
+    return (
+        f"neither {MOST_EXAMPLES:,} test examples nor {MOST_REPEATS} repeats would tell so small a "
+        "difference"
+    )
+
+
+def _alone(joined: Mapping[str, Run], k: int) -> str:
+    """Why a client is advised to stay alone, and what the methods have on its test data."""
+    tested = [
+        f"{name} {difference(run.clients[k], run.summary)}"
+        for name, run in joined.items()
+        if not _is_missing(run.clients[k]["benefit"])
+    ]
+    on_test = f"; on test data: {', '.join(tested)}" if tested else ""
+    return f"stay alone: on its validation data no method is better{on_test}"
+
+
+def difference(row: Row, summary: Row) -> str:
+    """``+3.1 points AUC (0.8 … 5.2)``: what a client gains, with its interval."""
+    gain, _, ends = figures(row, summary).partition(" ")
+    name = NAMES.get(summary["metric"], summary["metric"])
+    if not _in_points(summary):
+        return f"{name} better by {gain.removeprefix('+')} {ends}"
+    return f"{gain} points {ends}" if name == "accuracy" else f"{gain} points {name} {ends}"
+
+
+def figures(row: Row, summary: Row) -> str:
+    """``+3.1 (0.8 … 5.2)``: the same without its unit; above zero is better."""
+    scale, digits = (100, 1) if _in_points(summary) else (1, _digits(summary))
+    gain, low, high = (scale * row[k] for k in ("estimate", "low", "high"))
+    return f"{gain:+.{digits}f} ({low:.{digits}f} … {high:.{digits}f})"
+
+
+def _in_points(summary: Row) -> bool:
+    """Whether 1 is all there is of the metric; else differences are in its own unit."""
+    return not summary.get("task") and summary["metric"] not in LOWER_IS_BETTER
+
+
+def _digits(summary: Row) -> int:
+    """How many decimals show three digits of the metric's size."""
+    size = abs(summary.get("mean") or 1.0)
+    return max(0, 2 - math.floor(math.log10(size))) if math.isfinite(size) and size > 0 else 3
+
+
+def _is_missing(value: float | None) -> bool:
+    return value is None or math.isnan(value)
+
+
+def as_csv(runs: Mapping[str, Run]) -> bytes:
+    """The table of clients × methods, a line for each pair, in UTF-8."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for name, run in runs.items():
+        metric = run.summary["metric"]
+        for row in run.clients:
+            needs = row.get("needs") or {}
+            cells = {
+                **row,
+                "method": name,
+                "metric": metric,
+                "value": row.get("value", row.get(metric)),
+                "local_value": row.get("local_value", row.get(f"local_{metric}")),
+                "needs_examples": needs.get("examples"),
+                "needs_repeats": needs.get("repeats"),
+            }
+            if run.is_baseline:
+                cells |= dict.fromkeys(("benefit", "estimate", "low", "high", "verdict"))
+            writer.writerow([_cell(cells.get(column)) for column in COLUMNS])
+    return text.getvalue().encode()
+
+
+def _cell(value: Any) -> Any:
+    """Numbers as Python writes them; what is not there is empty."""
+    return "" if isinstance(value, float) and math.isnan(value) else value
