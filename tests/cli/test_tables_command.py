@@ -105,3 +105,22 @@ def test_statistics_of_each_client_on_the_command_line(hospitals: Command) -> No
     assert hospitals(*words, *QUICK, "--out", "r")[0] == 0
     saved = json.loads(Path("r/preprocessing.json").read_text())
     assert saved["clients"] == ["Görlitz", "Köln", "Wien"]
+
+
+def test_compare_tells_each_participant_and_writes_csv(hospitals: Command) -> None:
+    words = ["compare", "fedavg", "--metric", "auc", "--data", "h.csv", *COLUMNS, "--rounds", "1"]
+    words += ["--model", "logistic", "--baseline", "local(max_epochs=1)", "--jobs", "1"]
+    code, out, _ = hospitals(*words, "--out", "r", "--csv", "t.csv", "--json", "t.json")
+    assert code == 0
+    said = json.loads(Path("t.json").read_text(encoding="utf-8"))["participants"]
+    assert [each["client"] for each in said] == ["Görlitz", "Köln", "Wien"]
+    assert all(each["sentence"] in " ".join(out.split()) for each in said)
+    assert json.loads(Path("r/result.json").read_text(encoding="utf-8"))["participants"] == said
+    lines = Path("t.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("client,method,metric,value")
+    assert [line.split(",")[:3] for line in lines[1:]] == [
+        [each["client"], "fedavg", "auc"] for each in said
+    ]
+    assert hospitals(*words, "--csv", "no/t.csv")[0] == 2
+    code, _, err = hospitals(*words, "--csv", "-", "--json", "-")
+    assert (code, "both print" in err) == (2, True)

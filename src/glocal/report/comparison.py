@@ -10,7 +10,6 @@ from glocal.evaluation.metrics import LOWER_IS_BETTER
 from glocal.evaluation.partial_pooling import FEWEST
 from glocal.evaluation.summary import against
 from glocal.experiment.run import Run
-from glocal.report.participants import show_participants
 from glocal.report.tables import (
     Cell,
     count,
@@ -57,7 +56,6 @@ def show_comparison(runs: Mapping[str, Run], base: str | None = None) -> None:
         if worse:
             alone = "the best alone" if "best_alone" in run.summary else "alone"
             print(f"Worse off than {alone} with {name}: {some(worse)}.")
-    show_participants(runs)
 
 
 def html_of_comparison(runs: Mapping[str, Run]) -> str:

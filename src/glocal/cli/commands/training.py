@@ -174,6 +174,8 @@ def _train(job: runs.job.Job, json: Path | None, csv: Path | None = None) -> Non
         if job.one:
             report.comparison.show_clients(next(iter(done.values())))
         report.comparison.show_comparison(done, job.against)
+        if not job.one:
+            report.participants.show_participants(done)
         typer.echo(f"Run folder: {job.root}")
 
     deliver(result(done), json, show)
