@@ -362,3 +362,8 @@ def test_ids_in_an_array_are_as_good_as_in_a_list() -> None:
     for fed in feds[1:]:
         assert fed.names == feds[0].names == ("-7", "4", "30")
         assert fed.fingerprint == feds[0].fingerprint
+
+
+def test_a_federation_is_shown_in_one_line() -> None:
+    shown = repr(federation(torch.randn(40, 300), [0, 1] * 20, [0, 1, 2, 3] * 10))
+    assert shown == "<Federation of 'own data': 4 clients, 40 rows, 2 classes>"

@@ -107,6 +107,16 @@ def test_decimal_commas() -> None:
     fed = loaded(columns(dose=[f"{i % 7},5" for i in range(N)]), ";")
     assert (report(fed, "dose").was, report(fed, "dose").notes) == ("numbers", ("decimal commas",))
     assert "dose" in fed.describe["features"]
+    unclear = columns(dose=[f"{1 + i % 7},{234 + i % 9}" for i in range(N)])
+    warning = report(loaded(unclear, ";"), "dose").warnings[0]
+    assert warning.startswith("column 'dose' looks like numbers, but '1,234' in line 2 is none")
+    assert "say decimal=',' or decimal='.'" in warning
+    assert fed.unsplit is not None
+    for mark, factor in ((",", 1000), (".", 1)):
+        told = loaded(unclear, ";", decimal=mark)
+        assert told.unsplit is not None
+        assert float(told.unsplit.x[0, 1]) * factor == 1234
+        assert not report(told, "dose").warnings
 
 
 def test_labels_one_and_two(capsys: pytest.CaptureFixture[str]) -> None:

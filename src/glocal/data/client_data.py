@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,7 +32,7 @@ class ClientData:
     test: Pair
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Federation:
     """The data of K clients. All rows are in one tensor, and each split assigns rows to clients."""
 
@@ -60,10 +60,16 @@ class Federation:
     and an evaluation counts as one; none: every row is a unit of its own."""
     pooled: bool | None = None
     """What the user says about ``label_shift_only``; it goes before what the data says."""
-    preprocessing: Preprocessing | None = field(default=None, repr=False)
+    preprocessing: Preprocessing | None = None
     """How rows of the table became ``x``, fitted on the training rows; none: it was no table."""
-    columns: tuple[ColumnReport, ...] = field(default=(), repr=False)
+    columns: tuple[ColumnReport, ...] = ()
     """What became of each column of the table."""
+
+    def __repr__(self) -> str:
+        """Whose data it is, and how much: tensors would fill the screen."""
+        about = self.describe.get("data", "own data")
+        what = f"{self.classes} classes" if self.classes else "numbers to predict"
+        return f"<Federation of {about!r}: {len(self)} clients, {len(self.y)} rows, {what}>"
 
     def __len__(self) -> int:
         return len(self.names)

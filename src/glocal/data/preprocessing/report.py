@@ -30,13 +30,11 @@ class ColumnReport:
 
 def rendered(rows: Sequence[ColumnReport]) -> str:
     """The report as lines of text, compact; ``!`` marks columns with a warning."""
-    shown = list(rows)
-    more = ""
+    shown, more = list(rows), ""
     if len(shown) > MOST_ROWS:
-        plain = [r for r in rows if not (r.missing or r.notes or r.warnings)]
-        rest = [r for r in rows if r not in plain]
-        shown = [*rest, *plain][:MOST_ROWS]
-        shown = [r for r in rows if r in shown]
+        by_interest = sorted(shown, key=lambda r: not (r.missing or r.notes or r.warnings))
+        chosen = set(map(id, by_interest[:MOST_ROWS]))
+        shown = [row for row in rows if id(row) in chosen]
         more = f"\n  … and {len(rows) - len(shown)} columns more"
     cells = [("column", "was", "became", "missing")]
     for row in shown:
