@@ -91,7 +91,9 @@ def _sources(run: Run) -> tuple[dict[str, str], dict[str, Tensor] | None]:
     These are None if they are too large together.
     """
     server = {name: leaf.detach().cpu() for name, leaf in run.model.items()}
-    sources: dict[str, str] | None = None
+    sources: dict[str, str] = {}
+    if _same_for_all(run, server):
+        return dict.fromkeys(server, SERVER), _nobody()
     ids: list[Tensor] = []
     mixed: list[Params] = []
     size = 0
@@ -105,16 +107,14 @@ def _sources(run: Run) -> tuple[dict[str, str], dict[str, Tensor] | None]:
             }
             for name, leaf in models.items()
         }
-        if sources is None:  # what holds for most; the first of several is the server's
+        if not sources and has.any():  # what holds for most; of several, the server's
             sources = {
-                name: max(
-                    found, key=lambda path: int((found[path] & (has | (path == SERVER))).sum())
-                )
+                name: max(found, key=lambda path: int((found[path] & has).sum()))
                 for name, found in equal.items()
             }
         told = torch.ones(len(clients), dtype=torch.bool)
         for name, found in equal.items():
-            by_source = found.get(sources[name], torch.zeros_like(told))
+            by_source = found.get(sources.get(name, SERVER), torch.zeros_like(told))
             told &= torch.where(has, by_source, found[SERVER])
         if not told.all():
             rest = tree.row(models, ~told)
@@ -123,7 +123,18 @@ def _sources(run: Run) -> tuple[dict[str, str], dict[str, Tensor] | None]:
             size += sum(leaf.nbytes for leaf in tree.leaves(rest))
             if size > MOST_BYTES:
                 return {}, None
-    return sources or {}, {"ids": torch.cat(ids), **tree.cat(mixed)} if ids else _nobody()
+    sources = sources or dict.fromkeys(server, SERVER)
+    return sources, {"ids": torch.cat(ids), **tree.cat(mixed)} if ids else _nobody()
+
+
+def _same_for_all(run: Run, server: Params) -> bool:
+    """Whether all clients predict with the server's model, of which only one is looked at."""
+    assert run.trained is not None
+    first = torch.tensor([0], device=run.trained.training.fed.x.device)
+    if not run.trained.one_for_all or len(run.trained.candidates()(first)) > 1:
+        return False
+    models = run.trained.models(first)
+    return all(bool(_equal(models[name].cpu(), leaf).all()) for name, leaf in server.items())
 
 
 def _in_parts(run: Run) -> Iterator[tuple[Tensor, Params, dict[str, Tensor], Tensor]]:
@@ -131,7 +142,7 @@ def _in_parts(run: Run) -> Iterator[tuple[Tensor, Params, dict[str, Tensor], Ten
     assert run.trained is not None
     training = run.trained.training
     everyone = torch.arange(len(training.fed))
-    with_state = torch.zeros(len(everyone), dtype=torch.bool)
+    with_state = torch.zeros(len(training.fed), dtype=torch.bool)
     with_state[run.states["ids"].cpu()] = True
     place = with_state.cumsum(0) - 1
     on_disk = run.repeats[0].on_disk if run.repeats else None
