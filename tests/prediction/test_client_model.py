@@ -129,6 +129,13 @@ def test_what_is_no_row_is_an_error(model: glocal.ClientModel, rows: Any, said: 
         model.predict(rows)
 
 
+def test_a_model_that_diverged_predicts_nothing(run: glocal.Run) -> None:
+    model = run.client_model("Köln")
+    next(model.module.parameters()).data.fill_(float("nan"))
+    with pytest.raises(GlocalError, match="no finite number for row 0: its training diverged"):
+        model.predict(columns())
+
+
 def test_labels_are_called_as_they_were_given() -> None:
     rows = columns()
     coded = rows | {"outcome": [2 if each == "yes" else 1 for each in rows["outcome"]]}

@@ -61,7 +61,14 @@ class ClientModel:
                 f"{list(inputs.shape)}: give some as it was trained on, one after the other "
                 f"({type(error).__name__}: {error})."
             ) from error
-        return torch.cat(parts)
+        out = torch.cat(parts)
+        bad = ~torch.isfinite(out.flatten(1)).all(1)
+        if bad.any():
+            raise GlocalError(
+                f"the model of client {self.name} gives no finite number for row "
+                f"{int(bad.nonzero()[0])}: its training diverged, or its file is damaged."
+            )
+        return out
 
     def predict_proba(self, rows: Any) -> Array:
         """The probability of each class [n, classes], in the order of :attr:`classes`."""

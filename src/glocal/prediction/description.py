@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from glocal.core.errors import GlocalError, shown
 from glocal.core.version import VERSION as GLOCAL
@@ -41,18 +43,46 @@ class Description:
     outputs: int
     """How many classes the architecture was built for."""
 
-    def build(self, given: Any = None) -> nn.Module:
-        """The architecture, with any weights; an own one must be given."""
+    def build(self, weights: Mapping[str, Tensor], file: Path, given: Any = None) -> nn.Module:
+        """The architecture with these weights, ready to predict; an own one must be given.
+
+        ``file`` is where the weights are from, for an error. A weight that two layers share may
+        have one name only, and buffers that the architecture makes by itself need not be there.
+        """
         if self.own:
-            return _given(given, self.architecture)
-        if given is not None:
+            module = _given(given, self.architecture)
+        elif given is not None:
             raise GlocalError(
                 f"this is the model {self.architecture}, which is built by its name: leave "
                 "module= out."
             )
-        return models.build(
-            self.architecture, input_shape=self.input_shape, classes=self.outputs, seed=0
-        )
+        else:
+            with torch.device("meta"):  # without memory: a damaged description may be of any size
+                self._check(self._named(file), weights, file)
+            module = self._named(file)
+        self._check(module, weights, file)
+        module.load_state_dict(dict(weights), strict=False)
+        return module.eval()
+
+    def _named(self, file: Path) -> nn.Module:
+        """The architecture by its name."""
+        try:
+            return models.build(
+                self.architecture, input_shape=self.input_shape, classes=self.outputs
+            )
+        except (RuntimeError, TypeError, OverflowError) as error:
+            raise damaged(str(file.parent), self.input_shape) from error
+
+    def _check(self, module: nn.Module, weights: Mapping[str, Tensor], file: Path) -> None:
+        """Raise unless every parameter has a weight of its shape, and there are no others."""
+        shapes = {name: tensor.shape for name, tensor in module.state_dict().items()}
+        wrong = [n for n, _ in module.named_parameters() if n not in weights]
+        wrong += [n for n, w in weights.items() if shapes.get(n) != w.shape]
+        if wrong:
+            raise GlocalError(
+                f"the weights in {file} do not fit the model {type(module).__name__} at "
+                f"{shown(wrong[0])}: give the architecture that was trained."
+            )
 
     def to_json(self) -> dict[str, Any]:
         """The description as JSON holds it."""
@@ -81,6 +111,8 @@ class Description:
             raise damaged(where, shape)
         if not all(type(label) in (str, int) for label in classes):
             raise damaged(where, classes)
+        if given["task"] == CLASSIFICATION and len(classes) != given["outputs"]:
+            raise damaged(where, {"outputs": given["outputs"]})
         read = {name: given[name] for name in _KINDS}
         return cls(**(read | {"input_shape": tuple(shape), "classes": tuple(classes)}))
 

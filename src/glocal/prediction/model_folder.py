@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from glocal.core.errors import GlocalError
 from glocal.core.files import dump, flush_folder, make_folder, no_room, write
@@ -96,22 +96,9 @@ def load(folder: Path, given: Any = None) -> tuple[nn.Module, Description, Prepr
     preprocessing = None
     if PREPROCESSING in digests:
         preprocessing = Preprocessing.from_json((folder / PREPROCESSING).read_bytes())
-    module = about.build(given)
     weights = folder / WEIGHTS
-    fill(module, load_tensors(weights, f"{weights} is damaged", "save the model again"), weights)
-    return module, about, preprocessing
-
-
-def fill(module: nn.Module, weights: Mapping[str, Tensor], file: Path) -> None:
-    """Put all weights into a module; those that do not fit it are an error."""
-    try:
-        module.load_state_dict(dict(weights))
-    except RuntimeError as error:
-        raise GlocalError(
-            f"the weights in {file} do not fit the model {type(module).__name__} "
-            f"({' '.join(str(error).split())[:200]}): give the architecture that was trained."
-        ) from error
-    module.eval()
+    tensors = load_tensors(weights, f"{weights} is damaged", "save the model again")
+    return about.build(tensors, weights, given), about, preprocessing
 
 
 def read_json(file: Path) -> dict[str, Any]:

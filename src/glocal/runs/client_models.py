@@ -49,14 +49,13 @@ def client_model(
         if not (folder / PREPROCESSING).is_file():
             raise GlocalError(f"{folder} has no {PREPROCESSING} any more: put it back.")
         fitted = Preprocessing.from_json((folder / PREPROCESSING).read_bytes()).of_client(name)
-    built = about.build(module)
     if facts.get("without_data"):
         weights = _weights(folder, facts.get("sources"), number)
     else:
         restored = restore(folder)[0]
         stacked = restored.trained.models(torch.tensor([number]))
         weights = {key: leaf[0].cpu() for key, leaf in stacked.items()} | _frozen(folder)
-    _fill(built, weights, folder)
+    built = about.build(weights, folder / "final.safetensors", module)
     return ClientModel(name, built, about, fitted)
 
 
@@ -168,17 +167,3 @@ def _opened(file: Path) -> Any:
         return safe_open(file, "pt")
     except Exception as error:  # safetensors raises its own kinds
         raise GlocalError(f"{file} cannot be read ({str(error)[:200]}): train again.") from error
-
-
-def _fill(module: nn.Module, weights: Params, folder: Path) -> None:
-    """Put the weights into a module, all of whose parameters are among them."""
-    needed = {name for name, _ in module.named_parameters()}
-    shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
-    fits = all(tuple(weights[n].shape) == shapes[n] for n in needed & weights.keys())
-    if needed - weights.keys() or weights.keys() - set(module.state_dict()) or not fits:
-        raise GlocalError(
-            f"the weights in {folder} do not fit the model {type(module).__name__}: give the "
-            "architecture that was trained."
-        )
-    module.load_state_dict(weights, strict=False)  # a tied weight has one name here
-    module.eval()
