@@ -55,15 +55,15 @@ def test_each_weight_is_written_once(
     same_models(run, tmp_path / "r")
 
 
-@pytest.mark.parametrize("states", ["device", "disk"])
+@pytest.mark.parametrize(("states", "part"), [("device", 1), ("disk", 1), ("device", 1 << 28)])
 def test_clients_are_looked_at_in_parts(
-    fed: glocal.Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: str
+    fed: glocal.Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: str, part: int
 ) -> None:
     """Of six clients one took part, and it is not the first."""
     run = glocal.fit("ditto", fed, **{**QUICK, "fraction": 0.1, "rounds": 1}, states=states)
     assert len(run.states["ids"]) == 1
     assert run.states["ids"] > 0
-    monkeypatch.setattr("glocal.evaluation.evaluate.CHUNK_BYTES", 1)
+    monkeypatch.setattr("glocal.evaluation.evaluate.CHUNK_BYTES", part)
     run.save(tmp_path / "r")
     assert not (tmp_path / "r" / model_files.WEIGHTS).exists()
     same_models(run, tmp_path / "r")
