@@ -244,17 +244,21 @@ def _described(setup: Setup, fed: Federation, method: str) -> Description:
     given = setup.config.model
     own = is_own(given) or not isinstance(given, str)
     in_python = f"{setup.model_name}, given in Python"
+    target = getattr(fed, "target", None)  # of a federation whose labels are numbers
+    task = CLASSIFICATION if target is None else str(target.task)
     return Description(
         client="",
         method=method,
-        task=CLASSIFICATION,
-        metric=setup.config.metric,
-        classes=class_names(fed.classes, fed.describe),
+        task=task,
+        metric=str(setup.config.metric),
+        classes=class_names(fed.classes, fed.describe) if task == CLASSIFICATION else (),
         architecture=given if isinstance(given, str) else in_python,
         own=own,
         input_shape=tuple(fed.x.shape[1:]),
         tokens=not fed.x.is_floating_point(),
         outputs=fed.classes,
+        location=0.0 if target is None else float(target.location),
+        scale=1.0 if target is None else float(target.scale),
     )
 
 

@@ -15,11 +15,11 @@ from glocal.core.errors import GlocalError
 from glocal.data.preprocessing.fitted import Preprocessing
 from glocal.data.validation import Array
 from glocal.prediction import model_folder
-from glocal.prediction.description import CLASSIFICATION, Description
+from glocal.prediction.description import Description
 from glocal.prediction.rows import as_inputs, opened
 
 if TYPE_CHECKING:
-    from glocal.prediction.estimator import ClientClassifier
+    from glocal.prediction.estimator import ClientClassifier, ClientRegressor
 
 AT_ONCE = 4096
 """Rows that the model is given together."""
@@ -72,15 +72,18 @@ class ClientModel:
 
     def predict_proba(self, rows: Any) -> Array:
         """The probability of each class [n, classes], in the order of :attr:`classes`."""
-        if self.description.task != CLASSIFICATION:
+        if not self.description.has_classes:
             raise GlocalError(
                 f"a model of {self.description.task} has no probabilities of classes: use predict."
             )
         return _array(torch.softmax(self.logits(rows).double(), -1))
 
     def predict(self, rows: Any) -> Array:
-        """The most likely label of each row, as it was given in training."""
-        return self.labels(_array(self.logits(rows).argmax(-1)))
+        """The most likely label of each row, as it was given in training; or its number."""
+        out = self.logits(rows)
+        if not self.description.has_classes:
+            return _array(self.description.numbers(out.double()))
+        return self.labels(_array(out.argmax(-1)))
 
     def labels(self, codes: Array) -> Array:
         """The labels of class numbers."""
@@ -100,11 +103,11 @@ class ClientModel:
         parts = (self.module, self.description, self.preprocessing)
         model_folder.save(*parts, Path(folder), extra or {})
 
-    def estimator(self) -> ClientClassifier:
+    def estimator(self) -> ClientClassifier | ClientRegressor:
         """The model as an estimator of scikit-learn."""
-        from glocal.prediction.estimator import ClientClassifier
+        from glocal.prediction.estimator import ClientClassifier, ClientRegressor
 
-        return ClientClassifier(self)
+        return (ClientClassifier if self.description.has_classes else ClientRegressor)(self)
 
 
 def load_model(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from glocal.nn import models
 VERSION = 1
 """Of the format in which a model is saved."""
 
-CLASSIFICATION = "classification"
+CLASSIFICATION, REGRESSION, COUNTS = TASKS = ("classification", "regression", "counts")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,24 @@ class Description:
     tokens: bool
     """Whether inputs are the ids of tokens rather than numbers."""
     outputs: int
-    """How many classes the architecture was built for."""
+    """How many classes the architecture was built for; 1 for a number."""
+    location: float = 0.0
+    scale: float = 1.0
+    """Of a number: the unit in which the model puts it out, see :meth:`numbers`."""
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the model tells classes apart, rather than predict a number."""
+        return self.task == CLASSIFICATION
+
+    def numbers(self, output: Tensor) -> Tensor:
+        """The predictions [n] in the label's unit of outputs [n, 1].
+
+        With the output ``o``, location ``m`` and scale ``s`` these are ``m + s·o`` and, of counts,
+        the expected count ``m + s·exp(o)``.
+        """
+        number = output[..., 0]
+        return self.location + self.scale * (number.exp() if self.task == COUNTS else number)
 
     def build(self, weights: Mapping[str, Tensor], file: Path, given: Any = None) -> nn.Module:
         """The architecture with these weights, ready to predict; an own one must be given.
@@ -111,8 +129,12 @@ class Description:
             raise damaged(where, shape)
         if not all(type(label) in (str, int) for label in classes):
             raise damaged(where, classes)
-        if given["task"] == CLASSIFICATION and len(classes) != given["outputs"]:
+        if given["task"] not in TASKS:
+            raise damaged(where, {"task": given["task"]})
+        if given["outputs"] != (len(classes) if given["task"] == CLASSIFICATION else 1):
             raise damaged(where, {"outputs": given["outputs"]})
+        if not all(math.isfinite(given[name]) for name in ("location", "scale")):
+            raise damaged(where, given["scale"])
         read = {name: given[name] for name in _KINDS}
         return cls(**(read | {"input_shape": tuple(shape), "classes": tuple(classes)}))
 
@@ -128,6 +150,8 @@ _KINDS = {
     "input_shape": list,
     "tokens": bool,
     "outputs": int,
+    "location": float,
+    "scale": float,
 }
 
 

@@ -10,22 +10,19 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from glocal.core.errors import GlocalError
 from glocal.data.validation import Array
 from glocal.prediction.client_model import ClientModel, load_model
-from glocal.prediction.description import CLASSIFICATION
 
 
-class ClientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class ClientEstimator(BaseEstimator):  # type: ignore[misc]
     """One client's model, trained already: ``fit`` changes nothing.
 
     Args:
         model: a :class:`~glocal.prediction.client_model.ClientModel`, or the folder of a saved one.
     """
-
-    _estimator_type = "classifier"
 
     def __init__(self, model: ClientModel | str | Path) -> None:
         self.model = model
@@ -38,13 +35,6 @@ class ClientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "_loaded"):
             self._loaded = load_model(self.model)
         return self._loaded
-
-    @property
-    def classes_(self) -> Array:
-        """The labels, in the order of the columns of ``predict_proba``."""
-        if self.client_model.description.task != CLASSIFICATION:
-            raise GlocalError("this is no model of classes: use model.predict instead.")
-        return np.array(self.client_model.classes)
 
     @property
     def feature_names_in_(self) -> Array:
@@ -73,9 +63,24 @@ class ClientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Array:
-        """The most likely label of each row."""
+        """The most likely label of each row, or its number."""
         return self.client_model.predict(X)
+
+
+class ClientClassifier(ClassifierMixin, ClientEstimator):  # type: ignore[misc]
+    """One client's model of classes."""
+
+    @property
+    def classes_(self) -> Array:
+        """The labels, in the order of the columns of ``predict_proba``."""
+        if not self.client_model.description.has_classes:
+            raise GlocalError("this is no model of classes: use ClientRegressor.")
+        return np.array(self.client_model.classes)
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class."""
         return self.client_model.predict_proba(X)
+
+
+class ClientRegressor(RegressorMixin, ClientEstimator):  # type: ignore[misc]
+    """One client's model of a number or a count."""

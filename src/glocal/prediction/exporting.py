@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from glocal.core.errors import GlocalError, unknown
 from glocal.prediction.client_model import ClientModel
-from glocal.prediction.description import CLASSIFICATION
+from glocal.prediction.description import Description
 
 FORMATS = {"folder": None, "torch": "model.pt2", "onnx": "model.onnx"}
 """The formats, and the file that each adds to the folder."""
@@ -28,15 +28,15 @@ FORMATS = {"folder": None, "torch": "model.pt2", "onnx": "model.onnx"}
 class Outputs(nn.Module):
     """A model whose output is what its user asks for."""
 
-    def __init__(self, module: nn.Module, task: str) -> None:
+    def __init__(self, module: nn.Module, about: Description) -> None:
         super().__init__()
         self.module = module
-        self.task = task
+        self.about = about
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Probabilities of classes, or predictions."""
         out: Tensor = self.module(inputs)
-        return torch.softmax(out, -1) if self.task == CLASSIFICATION else out
+        return torch.softmax(out, -1) if self.about.has_classes else self.about.numbers(out)
 
 
 def check_format(format: str) -> None:
@@ -60,7 +60,7 @@ def _program(model: ClientModel, format: str) -> bytes:
     about = model.description
     kind = torch.int64 if about.tokens else torch.float32
     example = torch.zeros(2, *about.input_shape, dtype=kind)
-    outputs = Outputs(model.module, about.task).eval()
+    outputs = Outputs(model.module, about).eval()
     shapes = {"inputs": {0: torch.export.Dim("rows", min=1)}}
     content = io.BytesIO()
     try:

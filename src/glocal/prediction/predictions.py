@@ -11,12 +11,12 @@ from typing import Any
 from glocal.core.errors import GlocalError
 from glocal.core.files import write
 from glocal.prediction.client_model import ClientModel
-from glocal.prediction.description import CLASSIFICATION, listed
+from glocal.prediction.description import listed
 
 
 def table(model: ClientModel, rows: Any) -> dict[str, list[Any]]:
     """The columns of the predictions, in the order of the rows."""
-    if model.description.task != CLASSIFICATION:
+    if not model.description.has_classes:
         return {"prediction": model.predict(rows).tolist()}
     shares = model.predict_proba(rows)
     if shares.ndim != 2:
