@@ -89,6 +89,14 @@ def test_the_method_is_the_one_that_validation_data_advises() -> None:
     assert said["verdict"] is None
 
 
+def test_who_has_no_metric_is_not_told_to_stay() -> None:
+    figures = row("Füssen", "undecided", math.nan, math.nan, math.nan, advised="alone")
+    (said,) = sentences({"fedavg": run("fedavg", [figures]), "ditto": run("ditto", [figures])})
+    assert said["sentence"] == (
+        "Füssen: cannot be told: AUC needs both classes, and its test examples are of one."
+    )
+
+
 def test_other_metrics_have_their_units() -> None:
     figures = row("a", "better off", 0.031, 0.008, 0.052)
     (said,) = sentences({"m": run("m", [figures], metric="accuracy")})

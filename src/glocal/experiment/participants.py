@@ -69,7 +69,12 @@ def sentences(runs: Mapping[str, Run]) -> list[dict[str, Any]]:
     for k, row in enumerate(first.clients):
         advised = row.get("advised", next(iter(joined)))
         run = joined.get(advised)
-        text = _alone(joined, k) if run is None else _about(advised, run.clients[k], run.summary)
+        if all(_is_missing(each.clients[k]["benefit"]) for each in joined.values()):
+            text = _cannot_be_told(row, first.summary)
+        elif run is None:
+            text = _alone(joined, k)
+        else:
+            text = _about(advised, run.clients[k], run.summary)
         said.append(
             {
                 "client": str(row["client"]),
@@ -84,8 +89,7 @@ def sentences(runs: Mapping[str, Run]) -> list[dict[str, Any]]:
 def _about(method: str, row: Row, summary: Row) -> str:
     """What to do with a method, from its verdict on a client."""
     if _is_missing(row["benefit"]):
-        why = NOT_DEFINED.get(summary["metric"], "the metric has no value on its test examples")
-        return f"cannot be told: {why if row['n_test'] else 'it has no test examples'}"
+        return _cannot_be_told(row, summary)
     gain = difference(row, summary)
     if row["verdict"] == "better off":
         return f"join with {method}, {gain}"
@@ -94,6 +98,12 @@ def _about(method: str, row: Row, summary: Row) -> str:
     if row["verdict"] == "same":
         return f"about the same with {method} as alone, {gain}"
     return f"cannot be told; with {method} {gain}, and {_what_it_takes(row, summary)}"
+
+
+def _cannot_be_told(row: Row, summary: Row) -> str:
+    """Why a client has no benefit, large or small."""
+    why = NOT_DEFINED.get(summary["metric"], "the metric has no value on its test examples")
+    return f"cannot be told: {why if row['n_test'] else 'it has no test examples'}"
 
 
 def _what_it_takes(row: Row, summary: Row) -> str:
