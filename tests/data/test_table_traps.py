@@ -83,6 +83,13 @@ def test_units_in_cells(capsys: pytest.CaptureFixture[str]) -> None:
         fed.preprocessing.apply({**row, "weight": "61 lb"})
 
 
+def test_units_in_a_frame() -> None:
+    table = columns(weight=[f"{60 + i % 9}.5 kg" for i in range(N)], code=["007", "1"] * (N // 2))
+    fed = federation(table, "outcome", "hospital")
+    assert (report(fed, "weight").became, report(fed, "weight").notes) == ("a number", ("in kg",))
+    assert report(fed, "code").became == "2 one-hot features"
+
+
 def test_numbers_that_cannot_be_read() -> None:
     few = loaded(columns(lab=[*[40 + i % 20 for i in range(N - 2)], "<5", "low"]))
     assert report(few, "lab").became.endswith("one-hot features")

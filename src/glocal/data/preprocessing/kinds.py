@@ -131,7 +131,11 @@ def finite(values: Array, name: str, where: Callable[[int], str]) -> Array:
 
 
 def _text(table: Table, name: str, text: list[str | None]) -> RawColumn:
-    """A column of text: numbers if it comes from a text file and all are, dates, or words."""
+    """A column of text: numbers if it comes from a text file and all are, dates, or words.
+
+    Numbers with a unit are numbers wherever they come from; other text in a DataFrame is no number,
+    as "007" may be a code there.
+    """
     if table.text and table.decimal != "," and (plain := _plain_numbers(text)) is not None:
         values, integer = finite(plain[0], name, table.where), plain[1]
         return RawColumn(name, NUMBER, ".", values, (), "numbers", is_integer=integer)
@@ -144,7 +148,7 @@ def _text(table: Table, name: str, text: list[str | None]) -> RawColumn:
         notes = ("decimal commas",) if mark == "," and any("," in c for c in present) else ()
         integer = all(cell.lstrip("+-").isdecimal() for cell in present)
         return RawColumn(name, NUMBER, mark, values, (), "numbers", notes, is_integer=integer)
-    found = cells.unit_of(present, table.decimal) if table.text and present else None
+    found = cells.unit_of(present, table.decimal) if present else None
     if found is not None:
         return _with_unit(table, name, text, present, found)
     how = cells.date_format(present) if present else None
