@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from glocal.methods import list_methods, register
     from glocal.prediction.client_model import ClientModel, load_model
     from glocal.runs.sweep import sweep
+    from glocal.runs.tune import tune
     from glocal.slots.method import Method, Plan, Stage
 
 __version__ = VERSION
@@ -44,6 +45,7 @@ _HOME = {
     "load_model": "glocal.prediction.client_model",
     "register": "glocal.methods",
     "sweep": "glocal.runs.sweep",
+    "tune": "glocal.runs.tune",
 }
 __all__ = [
     "ClientError",
@@ -63,6 +65,7 @@ __all__ = [
     "load_model",
     "register",
     "sweep",
+    "tune",
 ]
 
 

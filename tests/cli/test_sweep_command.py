@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from glocal.cli.commands.sweep import _lists
+from glocal.cli.commands.sweep import lists
 from glocal.core.errors import GlocalError
 
 FILE = """
@@ -24,11 +24,11 @@ tune = false
 
 
 def test_values_of_an_option() -> None:
-    found = _lists(["lr=0.03, 1", "model=mlp,mlp(20, 10)", "poisson=true,false"])
+    found = lists(["lr=0.03, 1", "model=mlp,mlp(20, 10)", "poisson=true,false"], "--over")
     assert found == {"lr": [0.03, 1], "model": ["mlp", "mlp(20, 10)"], "poisson": [True, False]}
     for text in (["lr"], ["=1"], ["lr=1", "lr=2"]):
         with pytest.raises(GlocalError, match="cannot be read"):
-            _lists(text)
+            lists(text, "--over")
 
 
 def test_a_comparison_from_a_file(tmp_path: Path, command: Any) -> None:

@@ -24,6 +24,7 @@ from glocal.cli.commands.runs import runs
 from glocal.cli.commands.sweep import sweep
 from glocal.cli.commands.synthetic import synthetic
 from glocal.cli.commands.training import compare, resume, run
+from glocal.cli.commands.tune import tune
 from glocal.cli.options import option, with_settings
 from glocal.cli.output import JSON, BareJson, deliver
 from glocal.core.errors import GlocalError, Interrupted
@@ -107,7 +108,7 @@ def bench(
     deliver(result, json, partial(report.catalogue.show_bench, result))
 
 
-for command in (sweep, resume, newcomer, fairness, adapt, robustness, runs, synthetic):
+for command in (sweep, tune, resume, newcomer, fairness, adapt, robustness, runs, synthetic):
     app.command()(command)
 app.command(cls=BareJson)(privacy)
 

@@ -125,7 +125,7 @@ class Federated:
             ]
         if checkpoints is not None:
             of = "; ".join(
-                self._known_by(setup) + (f" {training.rate} {training.stop}" if config.tune else "")
+                self.known_by(setup) + (f" {training.rate} {training.stop}" if config.tune else "")
                 for setup, training in zip(setups, trainings, strict=True)
             )
             keeper = checkpoints.rounds(setups[0].repeat, of, setups[-1].repeat)
@@ -180,7 +180,7 @@ class Federated:
             some, left, keeper = left[:size], left[size:], None
             together = [training for _, _, training in some]
             if checkpoints is not None:
-                of = "; ".join(f"{self._known_by(setup)} rate {f}" for setup, f, _ in some)
+                of = "; ".join(f"{self.known_by(setup)} rate {f}" for setup, f, _ in some)
                 keeper = checkpoints.rounds(first, of, first + len(some) - 1, "rate")
                 together = self._kept(together, keeper, checkpoints)
 
@@ -257,7 +257,7 @@ class Federated:
         tries = len(self.rates)
         return tuning.recorded(choice, self.plan, tries, refitted) if config.tune else None
 
-    def _known_by(self, setup: Setup) -> str:
+    def known_by(self, setup: Setup) -> str:
         """What a checkpoint must be of, to be taken for this repeat's."""
         config, task = setup.config, setup.task
         code = digest(self.plan, task.module, task.losses, task.augment)

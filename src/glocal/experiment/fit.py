@@ -41,6 +41,7 @@ from glocal.experiment.runner import (
     set_against,
     tries,
 )
+from glocal.experiment.search import search
 from glocal.experiment.setup import Setup
 from glocal.slots.method import Method, Plan
 from glocal.training.checkpoint import CheckpointPolicy
@@ -154,11 +155,16 @@ def fit(
             if it has some of the same call, training is resumed from the newest, to the same bits.
         progress: show bars: on a terminal by default; or a function (what, done, total).
         name: what to call the run; the spec as typed by default.
+        tune: beside true and false, lists of values to choose the method's settings from on
+            validation data first, as in ``{"lr": [0.03, 0.1], "epochs": [1, 5]}``.
         on_line: called with each round's line of the history.
         settings: {settings}
     """
     _check_federation(fed)
     name = name or (method if isinstance(method, str) else "method")
+    space = settings.get("tune")
+    if isinstance(space, Mapping):
+        settings = {**settings, "tune": False}
     config = from_arguments(settings)
     if config.track:
         raise GlocalError("fit has no run folder for trackers to follow: see open_trackers.")
@@ -168,8 +174,17 @@ def fit(
     kept = {name: checkpoints} if checkpoints else {}
     with reporter(progress) as report:
         told = Callbacks(report, lambda _, line: on_line(line))
-        runs = train_all({name: method}, config, fed, told, checkpoints=kept)
-        return dict(runs)[name]
+        tuned = None
+        if isinstance(space, Mapping):
+            if not isinstance(method, str):
+                raise GlocalError("settings are chosen for a method that is given by its name.")
+            tuned = search(method, space, config, fed, callbacks=told, checkpoints=checkpoints)
+            method = tuned.spec
+        run = dict(train_all({name: method}, config, fed, told, checkpoints=kept))[name]
+        if tuned is not None:
+            about = {"rounds": tuned.rounds, "gradients": tuned.gradients}
+            run.summary["tuned"] = {**about, "settings": tuned.settings, "spec": tuned.spec}
+        return run
 
 
 def compare(

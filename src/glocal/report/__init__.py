@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         studies,
         sweep,
         synthetic,
+        tuning,
     )
 
 __getattr__ = submodules(__name__)

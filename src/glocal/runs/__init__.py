@@ -6,6 +6,15 @@ from typing import TYPE_CHECKING
 from glocal.core.lazy import submodules
 
 if TYPE_CHECKING:
-    from glocal.runs import client_models, experiment_file, job, listing, query, settings, sweep
+    from glocal.runs import (
+        client_models,
+        experiment_file,
+        job,
+        listing,
+        query,
+        settings,
+        sweep,
+        tune,
+    )
 
 __getattr__ = submodules(__name__)

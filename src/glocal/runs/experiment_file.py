@@ -27,7 +27,7 @@ from glocal.core.errors import GlocalError, shown
 from glocal.experiment.config import Config, from_mapping
 from glocal.runs.settings import check_types, toml
 
-OTHER = ("methods", "method", "against", "choose", "goal", "sweep", "settings", "folders")
+OTHER = ("methods", "method", "against", "choose", "goal", "sweep", "trials", "settings", "folders")
 """What a file may say beside settings."""
 
 

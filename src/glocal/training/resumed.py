@@ -7,7 +7,7 @@ killed at any moment is resumed with the same cohorts side by side, and comes to
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,14 +42,18 @@ def run_rounds(
     keeper: CheckpointWriter | None = None,
     *,
     may_fail: bool = False,
+    begun: Sequence[Progress] | None = None,
 ) -> list[RoundsEnd]:
     """All rounds that are left of each; or those until an attack left nothing finite to train.
 
-    With ``may_fail`` a training that cannot go on ends there, and the others go on.
+    With ``may_fail`` a training that cannot go on ends there, and the others go on. They go on from
+    a checkpoint, or else from where they have ``begun``, or else from the start.
     """
     trainings, began = group.trainings, time.monotonic()
     kept = keeper.last() if keeper else None
-    if kept is None:
+    if kept is None and begun is not None:
+        ends = [RoundsEnd(progress) for progress in begun]
+    elif kept is None:
         ends = [RoundsEnd(training.begin(training.task.params)) for training in trainings]
     else:
         ends = [RoundsEnd(progress) for progress in unpacked_lanes(kept, trainings)]

@@ -55,7 +55,7 @@ def sweep(
     if len(methods) == 1 and methods[0].endswith(".toml"):
         defaults = {"jobs": config.jobs, **runs.sweep.DEFAULTS}
         asked = runs.experiment_file.read(Path(methods[0]), defaults, typed())
-    swept: Any = _lists(over) if over else asked.sweep
+    swept: Any = lists(over, "--over") if over else asked.sweep
     if seeds:
         swept = _with_seeds(swept, [asked.config.seed + i for i in range(seeds)])
     if swept is None:
@@ -84,19 +84,19 @@ def _with_seeds(swept: Any, seeds: list[int]) -> Any:
     return {**(swept or {}), "seed": seeds}
 
 
-def _lists(over: list[str]) -> dict[str, list[Any]]:
+def lists(given: list[str], option_name: str) -> dict[str, list[Any]]:
     """``lr=0.1,0.3`` as ``{"lr": [0.1, 0.3]}``."""
-    lists: dict[str, list[Any]] = {}
-    for text in over:
+    found: dict[str, list[Any]] = {}
+    for text in given:
         name, equals, values = text.partition("=")
         name = name.strip().replace("-", "_")
-        if not equals or not name or name in lists:
+        if not equals or not name or name in found:
             raise GlocalError(
-                f"--over {shown(text)} cannot be read: write a setting once, and its values, as in "
-                "--over lr=0.03,0.1,0.3."
+                f"{option_name} {shown(text)} cannot be read: write a setting once, and its "
+                f"values, as in {option_name} lr=0.03,0.1,0.3."
             )
-        lists[name] = [_value(value.strip()) for value in _apart(values)]
-    return lists
+        found[name] = [_value(value.strip()) for value in _apart(values)]
+    return found
 
 
 def _apart(text: str) -> list[str]:

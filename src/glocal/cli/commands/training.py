@@ -9,6 +9,7 @@ import typer
 
 from glocal import report, runs
 from glocal.cli.commands.sweep import show_sweep
+from glocal.cli.commands.tune import show_tuned
 from glocal.cli.options import OUT, folder_of, option, typed, with_settings
 from glocal.cli.output import CSV, JSON, deliver, deliver_json
 from glocal.core.errors import GlocalError
@@ -138,6 +139,9 @@ def resume(
 
     if (folder / runs.sweep.FILE).is_file():
         _go_on_with_sweep(folder, jobs, diverged, json)
+        return
+    if (folder / runs.tune.FILE).is_file():
+        show_tuned(folder, runs.tune.left_off(folder), json)
         return
     job = runs.job.resumed(folder, jobs, diverged)
     if job is not None:

@@ -1,0 +1,73 @@
+"""``glocal tune``: settings of methods chosen on validation data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from glocal import report, runs
+from glocal.cli.commands.sweep import lists
+from glocal.cli.options import OUT, option, typed, with_settings
+from glocal.cli.output import JSON, deliver
+from glocal.core.errors import GlocalError
+from glocal.experiment.config import Config
+
+
+@with_settings("Data", "Training", "Machine", "repeats", "-tune", "-jobs", diverged="skip")
+def tune(
+    config: Config,
+    methods: list[str] = typer.Argument(
+        ...,
+        metavar="METHOD...|FILE.toml",
+        help="Methods, as in: fedavg fedprox; or a file with methods, settings and a table [sweep] "
+        "of lists to choose from (options given here win).",
+    ),
+    space: list[str] | None = option(
+        None,
+        "A setting of the methods and its values, as in lr=0.03,0.1,0.3 or fedprox.mu=0.01,0.1 (of "
+        "that method alone); may be given several times.",
+        "--space",
+        panel="Training",
+    ),
+    trials: int = option(
+        0,
+        "Combinations that each method tries, drawn by the seed (0: all; of several methods as "
+        "many as the one with the fewest).",
+        panel="Training",
+        min=0,
+    ),
+    out: Path | None = OUT,
+    json: Path | None = JSON,
+) -> None:
+    """Choose methods' settings on validation data, by successive halving.
+
+    All candidates train for a few rounds, the best third for three times as many, and so on; those
+    that differ in their learning rate alone train side by side. Every method has an equal budget.
+
+    Examples:
+      glocal tune fedavg --space lr=0.01,0.03,0.1,0.3,1 --space epochs=1,5
+
+      glocal tune fedavg fedprox --space lr=0.03,0.1,0.3 --space fedprox.mu=0.01,0.1,1 --repeats 3
+    """
+    asked = runs.tune.Search(methods, lists(space or [], "--space"), config, trials or None)
+    if len(methods) == 1 and methods[0].endswith(".toml"):
+        read = runs.experiment_file.read(Path(methods[0]), {"diverged": "skip"}, typed())
+        if space:
+            raise GlocalError("the file says what to choose from: leave --space out.")
+        asked = runs.tune.of_file(read, trials or None)
+    elif not space:
+        raise GlocalError("there is nothing to choose from: add --space lr=0.03,0.1,0.3.")
+    root = runs.tune.new(asked, out)
+    show_tuned(root, asked, json)
+
+
+def show_tuned(root: Path, asked: runs.tune.Search, json: Path | None) -> None:
+    """Search into a folder, and print what was chosen."""
+    done = runs.tune.train(root, asked)
+
+    def show() -> None:
+        report.tuning.show(done)
+        typer.echo(f"Run folder: {root}")
+
+    deliver(runs.tune.result(done), json, show)

@@ -1,0 +1,40 @@
+"""What a search tried and what it chose, as a table for each method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from glocal.experiment.search import Tuned
+from glocal.report.tables import Cell, number, plural, short, show_table
+
+MOST = 12
+"""Rows of a table."""
+
+
+def show(done: Mapping[str, Tuned]) -> None:
+    """Print what each method tried, best first, and the comparison to go on with."""
+    for name, tuned in done.items():
+        names = list(tuned.settings)
+        rows: list[list[Cell]] = [
+            [
+                *(str(trial.settings[setting]) for setting in names),
+                str(trial.rounds),
+                number(trial.validation, scale=100),
+            ]
+            for trial in tuned.trials[:MOST]
+        ]
+        others = len(tuned.trials) - len(rows)
+        more = f" {others} more were tried." if others else ""
+        show_table(
+            [*names, "rounds", "validation %"],
+            rows,
+            f"{name}: of {plural(len(tuned.trials), 'candidate')} "
+            f"({plural(tuned.rounds, 'round')} in all, {short(tuned.gradients)} gradients) "
+            f"validation data chooses {tuned.spec}.{more}",
+            left=len(names),
+        )
+    print(
+        "\nValidation: clients' mean accuracy on validation data after so many rounds; a third of "
+        "the\ncandidates goes on after each step. On test data:"
+    )
+    print("  glocal compare " + " ".join(f"'{tuned.spec}'" for tuned in done.values()))
