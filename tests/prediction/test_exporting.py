@@ -36,12 +36,13 @@ def test_torchs_own_program_needs_nothing_of_ours(run: glocal.Run, tmp_path: Pat
     assert glocal.load_model(tmp_path / "m").name == "Wien"
 
 
-def test_onnx(run: glocal.Run, tmp_path: Path) -> None:
+def test_onnx(run: glocal.Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     onnx = pytest.importorskip("onnx")
     reference = pytest.importorskip("onnx.reference")
     pytest.importorskip("onnxscript")
     model = run.client_model("Wien")
     export(model, tmp_path / "m", "onnx")
+    assert capfd.readouterr() == ("", "")
     program = onnx.load(tmp_path / "m/model.onnx")
     onnx.checker.check_model(program)
     evaluated = reference.ReferenceEvaluator(program)

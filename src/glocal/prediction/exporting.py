@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -90,6 +91,11 @@ def _onnx(exported: Any, content: io.BytesIO) -> None:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Torch's exporters warn and print about themselves, which is of no use to whoever exports."""
+    level = logging.root.manager.disable
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        yield
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(level)
