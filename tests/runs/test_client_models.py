@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,12 @@ def test_of_a_comparison_one_method_is_named(fed: glocal.Federation, tmp_path: P
         same_models(both[method], tmp_path / "c", method=method)
     with pytest.raises(GlocalError, match="say which by --method, one of"):
         client_model(tmp_path / "c", "0")
+    shutil.copytree(tmp_path / "c/2-ditto", tmp_path / "c/again")
+    with pytest.raises(GlocalError, match="several runs of ditto in"):
+        client_model(tmp_path / "c", "0", method="ditto")
+    same_models(both["fedavg"], tmp_path / "c", method="fedavg")
+    with pytest.raises(GlocalError, match="holds several comparisons: give the folder of one, su"):
+        client_model(tmp_path, "0")
     with pytest.raises(GlocalError, match="unknown method 'dito': did you mean 'ditto'"):
         client_model(tmp_path / "c", "0", method="dito")
 

@@ -80,11 +80,24 @@ def _folder_of(path: Path, method: str | None) -> Path:
             raise GlocalError(
                 f"the run in {path} did not finish: go on with 'glocal resume {path}'."
             )
+        if below := sorted(path.glob(f"*/*/{ABOUT}")):
+            raise GlocalError(
+                f"{path} holds several comparisons: give the folder of one, such as "
+                f"{below[0].parent.parent}."
+            )
         raise GlocalError(
             f"there are no clients' models in {path}: give a folder that 'glocal run', 'glocal "
             "compare' or 'glocal export' has made (those of older versions have none: train again)."
         )
-    methods = {str(model_folder.read_json(p / ABOUT).get("method")): p for p in inside}
+    methods: dict[str, Path] = {}
+    for run in inside:
+        name = str(model_folder.read_json(run / ABOUT).get("method"))
+        if name in methods and method in (None, name):
+            raise GlocalError(
+                f"there are several runs of {name} in {path}, such as {methods[name]} and {run}: "
+                "give the folder of one."
+            )
+        methods[name] = run
     if method is not None and method not in methods:
         raise unknown("method", method, methods)
     if method is None and len(methods) > 1:
