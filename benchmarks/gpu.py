@@ -32,7 +32,8 @@ from glocal import engines
 from glocal.core import rng, tree
 from glocal.engines.base import padded_rows
 from glocal.nn import models
-from glocal.nn.task import Task, cross_entropy
+from glocal.nn.losses import cross_entropy
+from glocal.nn.task import Task
 from glocal.studies import bench
 from glocal.studies.bench import Case
 

@@ -11,7 +11,7 @@ import torch
 
 from glocal.core import rng
 from glocal.engines.batching import plan
-from glocal.nn.task import cross_entropy
+from glocal.nn.losses import cross_entropy
 from glocal.studies.bench import RATE, plain_loop
 from glocal.training.loop import COHORT, WORK
 from peers import nets, ours

@@ -277,7 +277,7 @@ WRONG = [
 def commands() -> list[tuple[str, str]]:
     """Fifty: most of them wrong, and most of those files."""
     rng = random.Random(4)
-    files = [toml(rng) for _ in range(500)]
+    files = [toml(rng) for _ in range(800)]
     wrong = [f for f in files if f.startswith("method") and "rouds" in f][:12]
     wrong += [f for f in files if ("9" * 5000 in f or " = 1979" in f) and "chosen" not in f][:11]
     wrong += [f for f in files if "method" not in f and f not in wrong][:12]

@@ -266,7 +266,7 @@ BAD_X[7, 1] = np.nan
         ({"y": None}, "y is missing"),
         ({"y": []}, "y has no rows"),
         ({"y": [0, 1, -1] * 4}, "labels out of range: row 2 has -1"),
-        ({"y": [0, 1, 0.5] * 4}, "labels out of range: row 2 has 0.5"),
+        ({"y": [0, 1, 0.5] * 4}, "y holds 3 different numbers, such as 0.5"),
         ({"y": [0, 1, float("nan")] * 4}, "row 2 has no label"),
         ({"y": [0, 1, 5] * 4, "classes": 5}, "row 2 has 5, but classes=5, .* from 0 to 4"),
         ({"y": ["a", "b", None] * 4}, "row 2 has no label"),

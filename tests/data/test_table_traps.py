@@ -138,9 +138,7 @@ def test_float_labels() -> None:
     fed = loaded(columns(outcome=[float(i // 3 % 2) for i in range(N)]))
     assert fed.classes == 2
     assert "'outcome' holds floats, such as 0.0" in report(fed, "outcome").warnings[0]
-    with pytest.raises(
-        GlocalError, match=r"labels out of range in column 'outcome': line 2 has 0\.5"
-    ):
+    with pytest.raises(GlocalError, match=r"'outcome' holds 60 different numbers, such as 0\.5"):
         loaded(columns(outcome=[i / 2 + 0.5 for i in range(N)]))
     with pytest.raises(GlocalError, match="in column 'outcome': line 2 has"):
         loaded(columns(outcome=[2**70] + [0, 1] * 29 + [0]))
@@ -160,9 +158,15 @@ def test_a_gap_is_no_class_and_no_client() -> None:
 
 
 def test_length_of_stay() -> None:
-    fed = loaded(columns(outcome=[i // 3 for i in range(N)]))
-    warning = "'outcome' has 20 different integers, each of which was read as a class"
-    assert any(warning in each for each in report(fed, "outcome").warnings)
+    stays = columns(outcome=[i // 3 for i in range(N)])
+    with pytest.raises(
+        GlocalError, match=r"column 'outcome' holds 20 different numbers.*task='regression'"
+    ):
+        loaded(stays)
+    assert loaded(stays, task="classification").classes == 20
+    fed = loaded(stays, task="regression")
+    assert report(fed, "outcome").became == "the label, a number"
+    assert fed.target.task == "regression"
 
 
 def test_dates(capsys: pytest.CaptureFixture[str]) -> None:

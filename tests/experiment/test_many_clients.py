@@ -135,7 +135,7 @@ def killed(folder: Path, after: int) -> bool:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", before(os.fsync))
         patch.setattr(Path, "replace", before(Path.replace))
-        patch.setattr(repeat, "validation", before(repeat.validation))
+        patch.setattr(repeat, "validated", before(repeat.validated))
         setup._BASELINES.clear()
         try:
             resumed(folder, lambda what, done, total: count())

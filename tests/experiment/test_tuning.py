@@ -119,7 +119,13 @@ def ends(*lanes: list[tuple[float, float]], error: ClientError | None = None) ->
     found = []
     for lane in lanes:
         history = [
-            {"round": t, "val_accuracy": a, "val_loss": b, "gradients": 5, "clients": [[a], ["g"]]}
+            {
+                "round": t,
+                "val_accuracy": a,
+                "val_loss": b,
+                "gradients": 5,
+                "clients": [[a], ["g"], [b], None],
+            }
             for t, (a, b) in enumerate(lane, 1)
         ]
         progress = Progress({}, ClientStore(1), Traffic(), round=len(lane), history=history)
@@ -137,7 +143,7 @@ def test_the_highest_accuracy_then_the_lower_loss_then_the_earlier_round() -> No
     )
     choice = tuning.choose((0.1, 1.0, 3.0, 9.0), lanes)
     assert (choice.factor, choice.round) == (1.0, 1)
-    assert choice.accuracy.tolist() == pytest.approx([0.7])
+    assert choice.scores.value.tolist() == pytest.approx([0.7])
     assert choice.validation == {1: {"val_accuracy": 0.7, "val_loss": 0.7}}
     assert (choice.gradients, choice.seconds) == (45, 4.0)
     diverged = ends([(0.9, nan)], [], error=ClientError("it diverged"))

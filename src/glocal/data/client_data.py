@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glocal.core.target import Target
 from glocal.core.validation import integer
 from glocal.data.group_split import split_groups
 from glocal.data.preprocessing.fitted import Preprocessing
@@ -39,7 +40,9 @@ class Federation:
     x: Tensor
     """Features [n, …] in float32, or token ids in int64."""
     y: Tensor
-    """Labels [n], or [n, t] for sequences: true ones, but for validation rows with noisy labels."""
+    """Labels [n], or [n, t] for sequences: true ones, but for validation rows with noisy labels.
+
+    Of a regression, standardised numbers (``target`` has their unit)."""
     y_train: Tensor
     """The labels that training sees: ``y``, but for label noise in training and validation rows."""
     classes: int
@@ -64,6 +67,20 @@ class Federation:
     """How rows of the table became ``x``, fitted on the training rows; none: it was no table."""
     columns: tuple[ColumnReport, ...] = ()
     """What became of each column of the table."""
+    targets: tuple[Target, ...] = (Target(),)
+    """What labels are, and the unit of numbers: ``y`` and ``y_train`` are standardised. Of several
+    federations side by side, one for each, in the order of their clients."""
+
+    @property
+    def target(self) -> Target:
+        """What labels are, and their unit."""
+        return self.targets[0]
+
+    def unit_of(self, clients: Tensor) -> tuple[Tensor, Tensor]:
+        """The location and the scale of these clients' labels, in float64."""
+        each = torch.tensor([(t.location, t.scale) for t in self.targets], dtype=torch.float64)
+        rows = each[clients.cpu() * len(self.targets) // len(self)]
+        return rows[:, 0], rows[:, 1]
 
     def __repr__(self) -> str:
         """Whose data it is, and how much: tensors would fill the screen."""
@@ -108,7 +125,9 @@ class Federation:
             integer(r, "the fold", 0)
             return self
         # What is the same in every fold is not copied to the device again.
-        fold = replace(fold_of(self.unsplit, integer(r, "the fold", 0)), central=self.central)
+        fold = fold_of(self.unsplit, integer(r, "the fold", 0))
+        if self.target.classes:
+            fold = replace(fold, central=self.central)
         if self.unsplit.layout is None:
             fold = replace(fold, x=self.x)
         return fold.to(self.x.device)
@@ -126,6 +145,8 @@ class Federation:
             array = np.ascontiguousarray(tensor.cpu().numpy())
             digest.update(f"{array.dtype.str} {array.shape} ".encode())
             digest.update(array.data)
+        if not self.target.classes:
+            digest.update(repr(self.targets).encode())
         return digest.hexdigest()
 
 
@@ -144,6 +165,11 @@ def fold_of(data: UnsplitData, fold: int) -> Federation:
     if data.y_val is not None:
         y = y.clone()
         y[val.rows] = data.y_val[val.rows]
+    target = data.target.fitted(data.y_train[train.rows])
+    y, y_train = target.standardised(y), target.standardised(y_train)
+    central = data.central
+    if central is not None:
+        central = (central[0], target.standardised(central[1]))
     x, about, fitted = data.x, data.describe, None
     if data.layout is not None:
         fitted = data.layout.fit(data.x, train, data.names)
@@ -161,9 +187,10 @@ def fold_of(data: UnsplitData, fold: int) -> Federation:
         label_shift_only=data.label_shift_only,
         describe={**about, "fold": fold},
         unsplit=data,
-        central=data.central,
+        central=central,
         unit=data.unit,
         pooled=data.pooled,
         preprocessing=fitted,
         columns=data.columns,
+        targets=(target,),
     )

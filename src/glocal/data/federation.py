@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 
 from glocal.core.errors import GlocalError, shown
+from glocal.core.target import Target
 from glocal.core.validation import LARGEST, integer
 from glocal.core.validation import check as check_kind
 from glocal.data import labels as label_column
-from glocal.data import own_table, suggested_groups, table
+from glocal.data import own_table, quantities, suggested_groups, table
 from glocal.data import validation as check
 from glocal.data.client_data import ClientData, Federation, fold_of, rows_of
 from glocal.data.groups import check_clients, units
-from glocal.data.partition import Partition, column_of, make, natural
+from glocal.data.partition import BLIND, PARTITIONS, Partition, column_of, make, natural
 from glocal.data.preprocessing.fitting import MODES
 from glocal.data.preprocessing.report import ColumnReport
 from glocal.data.split import UnsplitData
@@ -45,6 +46,7 @@ def federation(
     drop: Sequence[str] = (),
     features: Sequence[str] = (),
     preprocessing: str = "federated",
+    task: str = quantities.AUTO,
 ) -> Federation:
     """A federation from your own data.
 
@@ -80,8 +82,13 @@ def federation(
         preprocessing: ``"federated"``: a table's means, medians and most frequent words are those
             of all clients' training rows, from sums and counts that clients could send;
             ``"client"``: each client's own, and clients share only which words there are.
+        task: ``"classification"``, ``"regression"`` or ``"counts"``: what ``y`` is. By default
+            labels are classes, and numbers that may be a quantity are an error. Numbers and counts
+            are standardised with the statistics of all clients' training rows
+            (:mod:`glocal.core.target`).
     """
     check_kind("pooled", pooled, bool | None)
+    quantities.check_task(task)
     shares = check.shares(split)
     seed = integer(seed, "the seed", 0, LARGEST - 1)
     columns = table.as_table(x) if table.is_table(x) else None
@@ -92,28 +99,39 @@ def federation(
     where, extra = check.row_index, dict[str, Any]()
     others: list[ColumnReport] = []
     raw, codes = None, None
+    numeric = task in ("regression", "counts")
+    if numeric:
+        _check_no_classes(classes, partition, pooled, transforms)
     if columns is None:
         inputs = check.features(x)
-        labels, classes, codes = check.labels(y, classes)
+        labels, classes, codes = _labels(y, classes, task, where)
     else:
         where = columns.where
         if columns.notes:
             extra["read"] = list(columns.notes)
         raw = own_table.raw_features(columns, used, drop, features)
         inputs = raw.x
-        if isinstance(y, str):
-            labels, classes, codes, about = label_column.of_table(columns, y, classes)
+        if isinstance(y, str) and numeric:
+            labels, about = quantities.of_column(columns, y, task)
+            classes = 1
+            others.append(about)
+        elif isinstance(y, str):
+            labels, classes, codes, about = label_column.of_table(columns, y, classes, task)
             others.append(about)
             if codes is not None and about.was == "numbers":
                 extra["integer_labels"] = True  # what they are called again in predictions
         else:
-            labels, classes, codes = check.labels(y, classes, where)
+            labels, classes, codes = _labels(y, classes, task, where)
         others += own_table.id_columns(column_of(partition) or clients, group)
         if isinstance(clients, str):
             extra["client_column"] = clients
             clients = columns.ids(clients, "clients")
         group = columns.ids(group, "groups") if isinstance(group, str) else group
-    if labels.shape[1:] == (1,) and (inputs.is_floating_point() or inputs.shape != labels.shape):
+    if (
+        not numeric
+        and labels.shape[1:] == (1,)
+        and (inputs.is_floating_point() or inputs.shape != labels.shape)
+    ):
         labels = labels[:, 0]  # a column, unless it is a sequence of one label for one token
     if codes is not None:
         extra["labels"] = codes
@@ -124,15 +142,18 @@ def federation(
     if central is not None:
         if columns is not None or codes is not None:
             raise GlocalError("central= goes with arrays and labels in numbers, not with a table.")
-        central = check.central(central, inputs, classes)
+        central = check.central(central, inputs, None if numeric else classes)
         extra["central"] = len(central[0])
     unit, groups = (None, ()) if group is None else units(group, len(labels), where)
     if unit is not None:
         extra["groups"] = len(groups)
     if pooled is not None:
         extra["pooled"] = pooled
+    if numeric:
+        extra["task"] = task
     order = None if raw is None else own_table.canonical_order(inputs, labels, unit)
-    assignment = _assign(labels, clients, partition, seed, columns, unit, order)
+    by_label = torch.zeros_like(labels, dtype=torch.int64) if numeric else labels
+    assignment = _assign(by_label, clients, partition, seed, columns, unit, order)
     if unit is not None:
         check_clients(unit, assignment.rows, groups, assignment.names)
     data = UnsplitData(
@@ -144,7 +165,7 @@ def federation(
         rows=assignment.rows,
         shares=shares,
         seed=seed,
-        label_shift_only=assignment.label_shift_only,
+        label_shift_only=assignment.label_shift_only and not numeric,
         describe={
             "data": name,
             "n": len(labels),
@@ -161,6 +182,7 @@ def federation(
         unit=unit,
         pooled=pooled,
         rank=None if order is None else torch.argsort(order),
+        target=Target(task) if numeric else Target(),
     )
     data = apply(data, transforms)
     if raw is not None:
@@ -180,6 +202,39 @@ def federation(
         values = {} if columns is None else columns.with_columns(candidates)
         suggested_groups.mention(inputs, fed.train, fed.test, values)
     return fed
+
+
+def _labels(
+    y: Any, classes: int | None, task: str, where: Callable[[int], str]
+) -> tuple[Tensor, int, dict[str, int] | None]:
+    """Labels that are no column of a table: of an array, integers are classes."""
+    if task in ("regression", "counts"):
+        return quantities.of_array(y, task, where), 1, None
+    if task == quantities.AUTO and classes is None:
+        array = check.as_array(y, "y")
+        if array.dtype.kind == "f" and array.size:
+            quantities.refuse_doubtful(array, "y")
+    return check.labels(y, classes, where)
+
+
+def _check_no_classes(
+    classes: int | None, partition: str | None, pooled: bool | None, transforms: Sequence[Any]
+) -> None:
+    """Refuse, where labels are numbers, what needs classes."""
+    if classes is not None:
+        raise GlocalError("classes= goes with classification: leave it out.")
+    if pooled:
+        raise GlocalError("pooled= goes with classification: leave it out.")
+    if partition is not None and column_of(partition) is None:
+        name = partition.partition("(")[0].strip()
+        if name in PARTITIONS and name not in BLIND:
+            raise GlocalError(
+                f"{shown(partition)} partitions by classes, and labels are numbers here: use iid, "
+                "quantity or by."
+            )
+    for transform in transforms:
+        if "noise" in str(getattr(transform, "spec", transform)).partition("(")[0]:
+            raise GlocalError(f"{shown(str(transform))} changes classes, and labels are numbers.")
 
 
 def _check_table_options(

@@ -40,7 +40,7 @@ def split_groups(data: UnsplitData, fold: int) -> tuple[Split, Split, Split]:
     """The training, validation and test rows of a fold, each group whole in one of them."""
     if data.unit is None:
         raise RuntimeError("data without groups is split by its rows")
-    strata = data.y if data.y.dim() == 1 else torch.zeros(len(data.y), dtype=torch.int64)
+    strata = data.strata
     parts: list[list[Tensor]] = [[], [], []]
     for k in range(len(data.names)):
         rows = data.rows.of(k)

@@ -7,22 +7,24 @@ from torch import Tensor
 
 from glocal.core.errors import shown
 from glocal.data import validation as check
+from glocal.data.preprocessing.kinds import NUMBER, recognised
 from glocal.data.preprocessing.report import ColumnReport
+from glocal.data.quantities import AUTO, refuse_doubtful
 from glocal.data.table import Table
 from glocal.data.validation import Array
 
-MANY = 10
-"""More integer labels than this may be a quantity, such as a length of stay."""
-
 
 def of_table(
-    table: Table, name: str, classes: int | None
+    table: Table, name: str, classes: int | None, task: str = AUTO
 ) -> tuple[Tensor, int, dict[str, int] | None, ColumnReport]:
     """Labels as int64, the number of classes, the code of each label, and what became of them.
 
-    Integers that are not 0, 1, … are numbered in order, as words are.
+    Integers that are not 0, 1, … are numbered in order, as words are. Numbers that may be a
+    quantity are an error, unless the ``task`` is said.
     """
     values = table.ids(name, "labels")
+    if task == AUTO and classes is None:
+        refuse_doubtful(_numbers_of(table, name, values), f"the label column {shown(name)}")
     inside = f" in column {shown(name)}"
     warnings: list[str] = []
     codes: dict[str, int] | None = None
@@ -46,15 +48,20 @@ def of_table(
                 "numbered from 0 in order."
             )
             values = position
-        if len(known) > MANY:
-            warnings.append(
-                f"the label column {shown(name)} has {len(known)} different integers, each of "
-                "which was read as a class: if it is a quantity, group its values first."
-            )
     labels, count, words = check.labels(values, classes, table.where, inside)
     was = "words" if words is not None else "numbers"
     report = ColumnReport(name, was, f"the label, {count} classes", warnings=tuple(warnings))
     return labels, count, words if codes is None else codes, report
+
+
+def _numbers_of(table: Table, name: str, values: Array) -> Array:
+    """Labels as numbers, if they are any: with decimal commas, or objects of Python, too."""
+    if values.dtype.kind == "O" and not any(check.missing(v) for v in values.tolist()):
+        return _without_objects(values)
+    if values.dtype.kind == "U" and table.text:
+        found = recognised(table, name)
+        return found.values if found.kind == NUMBER and not found.missing else values
+    return values
 
 
 def _without_objects(values: Array) -> Array:

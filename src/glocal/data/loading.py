@@ -32,6 +32,7 @@ def load(
     drop: Sequence[str] = (),
     features: Sequence[str] = (),
     preprocessing: str = "federated",
+    task: str = "auto",
     separator: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
@@ -60,6 +61,8 @@ def load(
         features: the columns of a table that are; by default all that are nothing else.
         preprocessing: whose statistics a table is prepared with, ``"federated"`` or ``"client"``
             (see :func:`glocal.federation`).
+        task: what labels are, ``"classification"``, ``"regression"`` or ``"counts"``; by default
+            classes, unless they may be a quantity, which is an error.
         separator: between the cells of a ``.csv``, such as ``";"``; by default it is found.
         decimal: the decimal mark of a ``.csv``; by default it is found, column by column.
         encoding: of a ``.csv``; by default UTF-8 or, where it is none, Windows-1252.
@@ -97,6 +100,7 @@ def load(
         drop=drop,
         features=features,
         preprocessing=preprocessing,
+        task=task,
     )
 
 

@@ -40,10 +40,24 @@ class Schema:
 
 
 def numeric_schema(schema: Schema | None, name: str) -> Schema:
-    """The schema, if examples are numbers; else an error about the method of that name."""
+    """The schema, if examples are numbers with a class; else an error about the method."""
+    if schema is not None and schema.classes == 1:
+        raise GlocalError(
+            f"{name} generates examples of classes, and labels are numbers here: use another "
+            "method, such as fedavg."
+        )
     if schema is None or not schema.numbers:
         raise GlocalError(
             f"{name} generates examples of numbers with one label each, and these are sequences of "
             "tokens: give it images or a table."
         )
     return schema
+
+
+def needs_classes(fed: Federation, what: str) -> None:
+    """Raise if labels are numbers: ``what`` is about classes."""
+    if not fed.target.classes:
+        raise GlocalError(
+            f"{what} is about classes, and labels are numbers here (task={fed.target.task!r}): "
+            "leave it out."
+        )

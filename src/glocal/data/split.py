@@ -14,13 +14,14 @@ used up its next fold begins a new cycle, with a new permutation.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from glocal.core import rng
+from glocal.core.target import Target
 
 if TYPE_CHECKING:
     from glocal.data.preprocessing.fitting import Layout
@@ -85,6 +86,18 @@ class UnsplitData:
     """What the user says about ``label_shift_only``."""
     y_val: Tensor | None = None
     """The label of each row if the row is used in validation; none: ``y`` (without label noise)."""
+    target: Target = field(default_factory=Target)
+    """What labels are. Numbers are in their own unit here, in float64."""
+
+    @property
+    def strata(self) -> Tensor:
+        """The class of each row, which every split keeps in proportion.
+
+        Sequences of labels and numbers have none.
+        """
+        if self.y.dim() == 1 and self.target.classes:
+            return self.y
+        return torch.zeros(len(self.y), dtype=torch.int64)
 
 
 def keyed(seed: int, purpose: str) -> Tensor:
@@ -148,12 +161,10 @@ def arcs(counts: Tensor, shares: Shares) -> tuple[Tensor, Tensor]:
 def split_clients(data: UnsplitData, fold: int) -> tuple[Split, Split, Split]:
     """The training, validation and test rows of a fold; every client has at least three rows."""
     clients = data.rows
-    # Every split keeps the classes in proportion; sequences of labels have none.
-    strata = data.y if data.y.dim() == 1 else torch.zeros(len(data.y), dtype=torch.int64)
     counts = clients.counts()
     n_test, n_val = arcs(counts, data.shares)
     lap = counts // n_test
-    rows = circle(clients, strata, data.seed, fold // lap)
+    rows = circle(clients, data.strata, data.seed, fold // lap)
 
     client = torch.repeat_interleave(torch.arange(len(clients)), counts)
     begin = clients.start[:-1]

@@ -156,8 +156,11 @@ def labels(
     return numbered, int(numbered.max()) + 1 if classes is None else classes, codes
 
 
-def central(pair: tuple[Any, Any], x: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Validate a test set that belongs to no client: features and classes are those of ``x``."""
+def central(pair: tuple[Any, Any], x: Tensor, classes: int | None) -> tuple[Tensor, Tensor]:
+    """Validate a test set that belongs to no client: features and classes are those of ``x``.
+
+    Without classes, labels are numbers.
+    """
     try:
         inputs, targets = pair
     except (TypeError, ValueError):
@@ -174,6 +177,10 @@ def central(pair: tuple[Any, Any], x: Tensor, classes: int) -> tuple[Tensor, Ten
         )
     if array.dtype.kind not in "biuf":
         raise GlocalError("the labels of central= should be numbers, as those of y then are, too.")
+    if classes is None:
+        if array.ndim != 1 or not np.isfinite(array.astype(np.float64)).all():
+            raise GlocalError("central= needs one finite number for each example.")
+        return inputs, torch.from_numpy(array.astype(np.float64))
     return inputs, _integer_labels(array, classes)
 
 

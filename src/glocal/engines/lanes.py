@@ -48,6 +48,7 @@ class SideBySide:
 
         for part in ("train", "val", "test"):
             changes[part] = joined([getattr(fed, part) for fed in federations])
+        changes["targets"] = tuple(target for fed in federations for target in fed.targets)
         changes["names"] = tuple(name for fed in federations for name in fed.names)
         return cls(tuple(federations), replace(first, **changes))
 

@@ -1,14 +1,14 @@
 """What every client's model does on data: the outcomes that metrics and verdicts are made of.
 
 A client that has several candidate models (a grid of mixtures, say) gets the one that does best on
-its own validation data; ties go to the lower validation loss. Test data is only ever looked at
-through the model already chosen.
+its own validation data, by the metric that counts; ties go to the lower validation loss. Test data
+is only ever looked at through the model already chosen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -20,7 +20,8 @@ from glocal.data.federation import Federation
 from glocal.data.split import Split
 from glocal.engines.base import Engine, padded_rows
 from glocal.evaluation import metrics
-from glocal.evaluation.influence import VALUES
+from glocal.evaluation.measures import Measure, named, of_task
+from glocal.evaluation.scores import Scores, measured
 from glocal.nn.task import Task
 
 Models = Callable[[Tensor], dict[str, Params]]
@@ -37,7 +38,8 @@ class Outcome:
     metrics: dict[str, list[float]]
     """Each metric on the own test split, one value for each client."""
     own: list[Tensor]
-    """For each client: how right each of its test examples is (0 or 1; of a sequence, a share)."""
+    """For each client: how right each of its test examples is (0 or 1; of a sequence, a share);
+    where labels are numbers, the same as ``values``."""
     pool: Tensor | None
     """[clients, pooled examples]: the same of every client's test examples, in their order."""
     chosen: list[str]
@@ -47,6 +49,10 @@ class Outcome:
     values: list[Tensor] | None = None
     """For each client: what each of its test examples contributes to that metric, where it is
     another than accuracy (:mod:`glocal.evaluation.influence`)."""
+    lower: bool = False
+    """Whether lower is better."""
+    constant: list[float] = field(default_factory=list)
+    """For each client: the metric of the best constant prediction, from its training labels."""
 
     def of_examples(self) -> list[Tensor]:
         """For each client: each test example's contribution to the metric."""
@@ -54,9 +60,66 @@ class Outcome:
 
 
 def metric_names(classes: int) -> list[str]:
-    """The metrics that make sense for so many classes."""
+    """The metrics that make sense for so many classes; of 1, those of numbers."""
+    if classes == 1:
+        return ["mae", "rmse", "r2"]
     names = ["accuracy", "cross_entropy", "ece", "mce"]
     return names + (["auc"] if classes == 2 else []) + (["top5"] if classes > 5 else [])
+
+
+class Recorder:
+    """The metrics of one client after another, and what its test examples contribute."""
+
+    def __init__(self, fed: Federation, measure: Measure) -> None:
+        self.fed, self.measure = fed, measure
+        self.metrics: dict[str, list[float]] = {name: [] for name in metric_names(fed.classes)}
+        self.metrics.setdefault(measure.name, [])
+        self.own: list[Tensor] = []
+        self.values: list[Tensor] = []
+
+    @one_thread()
+    def add(self, output: Tensor, y: Tensor) -> None:
+        """Of one client; on the host, since on a device every small operation is a launch."""
+        target, measure = self.fed.target, self.measure
+        output, y = target.predictions(output), target.labels(y)
+        for name, values in self.metrics.items():
+            if name == measure.name:
+                values.append(measure.value(output, y))
+            elif target.classes:
+                values.append(metrics.METRICS[name](output, y))
+            else:
+                values.append(named(name).value(output, y))
+        if measure.name != "accuracy":
+            self.values.append(measure.values(output, y))
+        self.own.append(metrics.correct(output, y) if target.classes else self.values[-1])
+
+    def outcome(self, pool: Tensor | None, chosen: list[str]) -> Outcome:
+        """Of all clients."""
+        measure = self.measure
+        about = (measure.name, self.values or None, measure.lower, constants(self.fed, measure))
+        return Outcome(self.metrics, self.own, pool, chosen, *about)
+
+
+@one_thread()
+def constants(fed: Federation, measure: Measure) -> list[float]:
+    """The metric, for each client, of what it would predict without looking at the features.
+
+    Of classes, the shares that they have in its training data; of numbers the median there, or the
+    mean where large errors count for more (``rmse``, ``r2``).
+    """
+    found, y, target = [], fed.y.cpu(), fed.target
+    y_train = fed.y_train.cpu()
+    for k in range(len(fed)):
+        train, test = y_train[fed.train.of(k).cpu()], y[fed.test.of(k).cpu()]
+        if target.classes:
+            counts = torch.bincount(train.flatten(), minlength=fed.classes).double()
+            output = (counts / counts.sum()).clamp(min=1e-6).log().expand(*test.shape, -1)
+        else:
+            train, test = target.labels(train), target.labels(test)
+            typical = train.mean() if measure.name in ("rmse", "r2") else train.median()
+            output = typical.expand(len(test))
+        found.append(measure.value(output, test))
+    return found
 
 
 def outcomes(
@@ -68,34 +131,19 @@ def outcomes(
     pool: bool,
     one_for_all: bool = False,
     at_most: int | None = None,
-    metric: str = "accuracy",
 ) -> Outcome:
     """Choose on validation data, then evaluate on test data, a block of clients after another.
 
     With ``pool`` every client's model is also evaluated on all clients' test data. With
     ``one_for_all`` all clients have the same candidates: if it is one, it is evaluated once.
-    ``at_most`` limits a block of clients where memory is not all that does. ``metric`` is what
-    better off is measured by.
+    ``at_most`` limits a block of clients where memory is not all that does. What better off is
+    measured by is the task's.
     """
     everyone = torch.arange(len(fed), device=fed.x.device)
     pooled = fed.test.rows.unsqueeze(0)
-    by_metric: dict[str, list[float]] = {name: [] for name in metric_names(fed.classes)}
-    own: list[Tensor] = []
+    recorder = Recorder(fed, of_task(task))
     pools: list[Tensor] = []
     chosen: list[str] = []
-    contributions: list[Tensor] = []
-
-    @one_thread()
-    def record(logits: Tensor, y: Tensor) -> None:
-        """Of one client; on the host, since on a device every small operation is a launch."""
-        for name, values in by_metric.items():
-            values.append(metrics.METRICS[name](logits, y))
-        own.append(metrics.correct(logits, y))
-        if metric != "accuracy":
-            contributions.append(VALUES[metric](logits, y))
-
-    def found(pool: Tensor | None, chosen: list[str]) -> Outcome:
-        return Outcome(by_metric, own, pool, chosen, metric, contributions or None)
 
     if one_for_all and (only := _only(models(everyone[:1]))):
         name, model = only
@@ -103,10 +151,12 @@ def outcomes(
         logits, y, start = logits.cpu(), fed.y[fed.test.rows].cpu(), fed.test.start.tolist()
         for k in range(len(fed)):
             part = slice(start[k], start[k + 1])
-            record(logits[part], y[part])
-        correct = metrics.correct(logits, y).to(torch.float32)
-        everywhere = correct.expand(len(fed), -1) if pool else None
-        return found(everywhere, [name] * len(fed))
+            recorder.add(logits[part], y[part])
+        everywhere = None
+        if pool:
+            correct = metrics.correct(logits, y).to(torch.float32)
+            everywhere = correct.expand(len(fed), -1)
+        return recorder.outcome(everywhere, [name] * len(fed))
 
     for ids in torch.split(everyone, min(at_once(task, fed), at_most or len(fed))):
         model, names = pick(task, fed, engine, models(ids), ids)
@@ -115,13 +165,13 @@ def outcomes(
         logits = engine.evaluate(task.example_logits, model, fed.x, fed.y, rows)["logits"].cpu()
         y, counted = fed.y[rows].cpu(), real.cpu()
         for i in range(len(ids)):
-            record(logits[i][counted[i]], y[i][counted[i]])
+            recorder.add(logits[i][counted[i]], y[i][counted[i]])
         if pool:
             shared = pooled.expand(len(ids), -1)
             pools.append(
                 engine.evaluate(task.example_metrics, model, fed.x, fed.y, shared)["correct"].cpu()
             )
-    return found(torch.cat(pools) if pool else None, chosen)
+    return recorder.outcome(torch.cat(pools) if pool else None, chosen)
 
 
 def pick(
@@ -131,11 +181,11 @@ def pick(
     names = list(candidates)
     if len(names) == 1:
         return candidates[names[0]], names * len(ids)
-    scores = [score(task, fed, engine, candidates[n], fed.val, ids) for n in names]
-    accuracy = torch.stack([a for a, _ in scores])
-    loss = torch.stack([b for _, b in scores])
-    # Only candidates of the best accuracy compete on loss.
-    best = torch.where(accuracy == accuracy.amax(0), loss, torch.inf).argmin(0)
+    scores = [scored(task, fed, engine, candidates[n], fed.val, ids) for n in names]
+    value = torch.stack([each.key for each in scores])
+    loss = torch.stack([each.loss for each in scores])
+    # Only candidates of the best value compete on loss.
+    best = torch.where(value == value.amax(0), loss, torch.inf).argmin(0)
     stacked = tree.stack([candidates[n] for n in names])
     picked = tree.map(lambda x: x[best, torch.arange(len(ids), device=best.device)], stacked)
     return picked, [names[int(i)] for i in best.tolist()]
@@ -144,31 +194,49 @@ def pick(
 def score(
     task: Task, fed: Federation, engine: Engine, models: Params, split: Split, ids: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Accuracy and loss of each stacked model on its client's part of a split."""
+    """The score (by rule, accuracy) and loss of each stacked model on its client's part."""
+    found = scored(task, fed, engine, models, split, ids)
+    return found.value, found.loss
+
+
+def scored(
+    task: Task, fed: Federation, engine: Engine, models: Params, split: Split, ids: Tensor
+) -> Scores:
+    """The scores of each stacked model on its client's part of a split."""
     rows, real = padded_rows(split, ids)
-    marks = engine.evaluate(task.example_metrics, models, fed.x, fed.y, rows)
-    n = real.sum(1)
-    return (marks["correct"] * real).sum(1) / n, (marks["loss"] * real).sum(1) / n
+    if of_task(task).name == "accuracy":
+        marks = engine.evaluate(task.example_metrics, models, fed.x, fed.y, rows)
+        n = real.sum(1)
+        return Scores((marks["correct"] * real).sum(1) / n, (marks["loss"] * real).sum(1) / n)
+    marks = engine.evaluate(task.example_outputs, models, fed.x, fed.y, rows)
+    return measured(task, fed, marks, fed.y[rows], real, ids)
 
 
 def validation(
     task: Task, fed: Federation, engine: Engine, models: Models, *, one_for_all: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Every client's validation accuracy and loss, with its best candidate."""
-    accuracy, loss, _ = validated(task, fed, engine, models, one_for_all=one_for_all)
-    return accuracy, loss
+    """Every client's validation score and loss, with its best candidate."""
+    found, _ = validated(task, fed, engine, models, one_for_all=one_for_all)
+    return found.value, found.loss
 
 
 def validated(
     task: Task, fed: Federation, engine: Engine, models: Models, *, one_for_all: bool = False
-) -> tuple[Tensor, Tensor, list[str]]:
-    """Every client's validation accuracy and loss, and the name of its best candidate."""
+) -> tuple[Scores, list[str]]:
+    """Every client's validation scores, and the name of its best candidate."""
     everyone = torch.arange(len(fed), device=fed.x.device)
     if one_for_all and (only := _only(models(everyone[:1]))):
         name, model = only
-        marks = engine.evaluate(
-            task.example_metrics, model, fed.x, fed.y, fed.val.rows.unsqueeze(0)
-        )
+        by_accuracy = of_task(task).name == "accuracy"
+        examples = task.example_metrics if by_accuracy else task.example_outputs
+        marks = engine.evaluate(examples, model, fed.x, fed.y, fed.val.rows.unsqueeze(0))
+        if not by_accuracy:
+            rows, real = padded_rows(fed.val, everyone)
+            place = torch.zeros(len(fed.y), dtype=torch.int64, device=rows.device)
+            place[fed.val.rows] = torch.arange(len(fed.val.rows), device=rows.device)
+            of_client = {what: values[0][place[rows]] for what, values in marks.items()}
+            found = measured(task, fed, of_client, fed.y[rows], real, everyone)
+            return found, [name] * len(fed)
         n = fed.val.counts()
         owner = torch.repeat_interleave(everyone, n)
 
@@ -176,13 +244,15 @@ def validated(
             return torch.zeros(len(fed), device=values.device).index_add(0, owner, values) / n
 
         each = [by_client(marks[what][0]) for what in ("correct", "loss")]
-        return each[0], each[1], [name] * len(fed)
+        return Scores(each[0], each[1]), [name] * len(fed)
     parts, chosen = [], []
     for ids in torch.split(everyone, at_once(task, fed)):
         model, names = pick(task, fed, engine, models(ids), ids)
         chosen += names
-        parts.append(score(task, fed, engine, model, fed.val, ids))
-    return torch.cat([a for a, _ in parts]), torch.cat([b for _, b in parts]), chosen
+        parts.append(scored(task, fed, engine, model, fed.val, ids))
+    errors = [part.error for part in parts if part.error is not None]
+    value, loss = (torch.cat([getattr(part, of) for part in parts]) for of in ("value", "loss"))
+    return Scores(value, loss, torch.cat(errors) if errors else None), chosen
 
 
 def _only(candidates: dict[str, Params]) -> tuple[str, Params] | None:

@@ -83,13 +83,15 @@ def _placed(score: Tensor, others: Tensor) -> Tensor:
     return (below + up_to).to(score) / 2 / len(others)
 
 
-def pseudo_values(metric: metrics.Metric, logits: Tensor, y: Tensor) -> Tensor:
+def pseudo_values(
+    metric: Callable[[Tensor, Tensor], float], logits: Tensor, y: Tensor, most: int = MOST
+) -> Tensor:
     """The jackknife's, of any metric; of many examples, the same for each of a share of them."""
     n = len(y)
     whole = metric(logits, y)
     if n < 2:
         return torch.full((n,), whole, dtype=torch.float64)
-    part = torch.arange(n) % min(n, MOST)
+    part = torch.arange(n) % min(n, most)
     parts = int(part.max()) + 1
     without = torch.tensor(
         [metric(logits[part != g], y[part != g]) for g in range(parts)], dtype=torch.float64
@@ -100,6 +102,47 @@ def pseudo_values(metric: metrics.Metric, logits: Tensor, y: Tensor) -> Tensor:
     return whole + scale * (value - value.mean())
 
 
+def balanced_accuracy(logits: Tensor, y: Tensor) -> Tensor:
+    """``B + n/(C n_c) (hit − recall_c)`` for an example of class ``c``, of ``C`` that occur."""
+    logits, y = logits.reshape(-1, logits.shape[-1]), y.reshape(-1)
+    hit = (logits.argmax(-1) == y).to(torch.float64)
+    _, of, count = torch.unique(y, return_inverse=True, return_counts=True)
+    if not len(y):
+        return hit
+    recall = torch.zeros(len(count), dtype=hit.dtype).index_add(0, of, hit) / count
+    value: Tensor = recall.mean() + len(y) / len(count) / count[of] * (hit - recall[of])
+    return value
+
+
+def f1(logits: Tensor, y: Tensor) -> Tensor:
+    """``F + (a − F b)/mean(b)`` of a ratio of means ``F = mean(a)/mean(b)``; mean over classes."""
+    if not len(y):
+        return torch.zeros(0, dtype=torch.float64)
+    a, b = metrics.f1_parts(logits, y)
+    if logits.shape[-1] == 2:
+        a, b = a[:, 1:], b[:, 1:]
+    there = b.sum(0) > 0
+    a, b = a[:, there], b[:, there]
+    if not a.shape[1]:
+        return torch.zeros(len(y), dtype=torch.float64)
+    ratio = a.sum(0) / b.sum(0)
+    return (ratio + (a - ratio * b) / b.mean(0)).mean(1)
+
+
+def average_precision(logits: Tensor, y: Tensor) -> Tensor:
+    """The jackknife's; NaN without a positive."""
+    if int((y == 1).sum()) < 2:  # without the only one there is no metric
+        whole = metrics.average_precision(logits, y)
+        return torch.full((len(y),), whole, dtype=torch.float64)
+    return pseudo_values(metrics.average_precision, logits, y)
+
+
+def brier(logits: Tensor, y: Tensor) -> Tensor:
+    """Each example's squared error of the probabilities; of a sequence, the mean."""
+    each = metrics.brier_each(logits, y)
+    return each if each.dim() == 1 else each.mean(-1)
+
+
 Influence = Callable[[Tensor, Tensor], Tensor]
 
 VALUES: dict[str, Influence] = {
@@ -108,5 +151,10 @@ VALUES: dict[str, Influence] = {
     "ece": ece,
     "top5": top5,
     "auc": auc,
+    "average_precision": average_precision,
+    "balanced_accuracy": balanced_accuracy,
+    "brier": brier,
+    "f1": f1,
+    "log_loss": cross_entropy,
 }
-"""Metrics that a verdict can be about."""
+"""Metrics of classes that a verdict can be about."""

@@ -68,12 +68,7 @@ def auc(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
     Two classes only; the score is the difference of the two logits. NaN where a class is absent.
     """
     logits, y, w = _flat(logits, y, weight)
-    if logits.shape[-1] != 2:
-        raise GlocalError(
-            f"the AUC is for two classes and the model has {logits.shape[-1]}: "
-            "use accuracy, top5 or cross_entropy instead."
-        )
-    score = logits[:, 1].to(torch.float64) - logits[:, 0].to(torch.float64)
+    score = _score(logits, "the AUC")
     positive, negative = y == 1, y == 0
     ranked, order = score[negative].sort()
     cumulated = torch.cat([w.new_zeros(1), w[negative][order].cumsum(0)])
@@ -95,18 +90,89 @@ def mce(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
     return float(gap[w > 0].max()) if bool((w > 0).any()) else math.nan
 
 
+def balanced_accuracy(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+    """The mean over the classes that there are of the share of each that comes first."""
+    logits, y, w = _flat(logits, y, weight)
+    hit, held = torch.zeros(2, logits.shape[-1], dtype=w.dtype, device=w.device)
+    held = held.index_add(0, y, w)
+    hit = hit.index_add(0, y, w * (logits.argmax(-1) == y))
+    there = held > 0
+    return float((hit[there] / held[there]).mean()) if bool(there.any()) else math.nan
+
+
+def f1(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+    """``2 TP / (2 TP + FP + FN)``: of two classes, the second's; of more, the mean over classes.
+
+    Classes that neither occur nor are predicted are left out; without any positive it is 0.
+    """
+    logits, y, w = _flat(logits, y, weight)
+    if not w.sum() > 0:
+        return math.nan
+    right, either = f1_parts(logits, y)
+    twice, total = w @ right, w @ either
+    if logits.shape[-1] == 2:
+        return float(twice[1] / total[1]) if total[1] > 0 else 0.0
+    there = total > 0
+    return float((twice[there] / total[there]).mean())
+
+
+def f1_parts(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each example and class [n, C]: 2 where it is a true positive; and that plus errors."""
+    classes = logits.shape[-1]
+    truth, said = (torch.nn.functional.one_hot(c, classes).double() for c in (y, logits.argmax(-1)))
+    return 2 * truth * said, truth + said
+
+
+def average_precision(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+    """``Σ_k (R_k − R_{k−1}) P_k`` over the scores from the highest, ties together.
+
+    Two classes only; the score is the difference of the two logits. NaN without a positive.
+    """
+    logits, y, w = _flat(logits, y, weight)
+    score = _score(logits, "average precision")
+    order = score.argsort(descending=True)
+    ranked, positive, w = score[order], (y[order] == 1).to(w), w[order]
+    last = torch.ones_like(ranked, dtype=torch.bool)
+    last[:-1] = ranked[1:] != ranked[:-1]
+    found, listed = (positive * w).cumsum(0)[last], w.cumsum(0)[last]
+    if not len(found) or not found[-1] > 0:
+        return math.nan
+    recall = found / found[-1]
+    step = torch.diff(recall, prepend=recall.new_zeros(1))
+    return float((step * found / listed.clamp(min=1e-300)).sum())
+
+
+def brier(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+    """The mean squared error of the probabilities (:func:`brier_each`)."""
+    logits, y, w = _flat(logits, y, weight)
+    return _mean(brier_each(logits, y), w)
+
+
+def brier_each(logits: Tensor, y: Tensor) -> Tensor:
+    """``(p − y)²`` with the second class's probability; of more classes, the sum over them."""
+    p = logits.to(torch.float64).softmax(-1)
+    error = (p - torch.nn.functional.one_hot(y, logits.shape[-1])).square().sum(-1)
+    return error / 2 if logits.shape[-1] == 2 else error
+
+
 METRICS: dict[str, Metric] = {
     "accuracy": accuracy,
     "auc": auc,
+    "average_precision": average_precision,
+    "balanced_accuracy": balanced_accuracy,
+    "brier": brier,
     "cross_entropy": cross_entropy,
     "ece": ece,
+    "f1": f1,
+    "log_loss": cross_entropy,
     "mce": mce,
     "top5": top_k(5),
 }
+"""The metrics of classes; :mod:`glocal.evaluation.errors` has those of numbers."""
 
-LOWER_IS_BETTER = ("cross_entropy", "ece", "mce")
+LOWER_IS_BETTER = ("brier", "cross_entropy", "ece", "log_loss", "mae", "mce", "rmse")
 
-PERCENT = ("accuracy", "top5")
+PERCENT = ("accuracy", "balanced_accuracy", "top5")
 """The metrics that tables and figures show in per cent."""
 
 FIGURES = ("mean", "worst10", "best10", "gini", "gap")
@@ -195,6 +261,16 @@ def _gini(x: np.ndarray[Any, np.dtype[np.float64]]) -> float:
     rank = 2.0 * np.arange(1, k + 1) - k - 1.0
     # The ranks sum to zero: equal values would leave the rounding error of their sum.
     return 100.0 * max(0.0, float(rank @ np.sort(x)) / (k * float(x.sum())))
+
+
+def _score(logits: Tensor, what: str) -> Tensor:
+    """By how much the second of two classes is the likelier."""
+    if logits.shape[-1] != 2:
+        raise GlocalError(
+            f"{what} is for two classes and the model has {logits.shape[-1]}: "
+            "use accuracy, top5 or cross_entropy instead."
+        )
+    return logits[:, 1].to(torch.float64) - logits[:, 0].to(torch.float64)
 
 
 def _flat(logits: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

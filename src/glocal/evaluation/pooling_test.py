@@ -141,7 +141,8 @@ def worth_evaluating(fed: Federation) -> bool:
     It is where that is claimed; and where it costs little, so that real clients can be told.
     """
     cheap = len(fed) > 1 and len(fed) * len(fed.test.rows) <= CHEAP
-    return claimed(fed) or (fed.pooled is None and fed.y.dim() == 1 and cheap)
+    one_class = fed.target.classes and fed.y.dim() == 1
+    return claimed(fed) or (fed.pooled is None and one_class and cheap)
 
 
 def pooling(repeats: Sequence[tuple[Federation, Outcome]]) -> Pooling:

@@ -56,10 +56,16 @@ def client_table(trials: Sequence[Trial], same: float | None = None) -> Table:
     tests = Estimate(trials, pooled=_pooled(trials))
     alone, by_same_model = [t.alone for t in trials], [t.baseline for t in trials]
     columns = _columns(tests, alone, same)
+    columns["value"] = over_repeats(tests.means([t.outcome for t in trials]))
+    columns["local_value"] = over_repeats(tests.means(by_same_model))
+    columns["best_local_value"] = [None] * len(fed)
     if trials[0].best is not None:
+        columns["best_local_value"] = over_repeats(tests.means(alone))
         of_same = _columns(tests, by_same_model, same)
-        of_same["accuracy"] = of_same.pop("local_accuracy")
-        columns |= {f"same_model_{name}": of_same[name] for name in SAME_MODEL}
+        if "local_accuracy" in of_same:
+            of_same["accuracy"] = of_same.pop("local_accuracy")
+        columns |= {f"same_model_{name}": of_same[name] for name in SAME_MODEL if name in of_same}
+    columns["constant_value"] = over_repeats([_constant(t.outcome, len(fed)) for t in trials])
     if tests.pooled:
         own = _columns(Estimate(trials, pooled=False), alone, same)
         columns |= {f"own_{name}": values for name, values in own.items()}
@@ -76,13 +82,18 @@ SAME_MODEL = ("accuracy", "benefit", "low", "high", "verdict")
 """What a row says of the same model alone, where the verdict is over the best alone."""
 
 
+def _constant(outcome: Outcome, clients: int) -> list[float]:
+    """Of each client, the metric of the best constant; NaN where nobody asked."""
+    return outcome.constant or [math.nan] * clients
+
+
 def _columns(tests: Estimate, alone: Sequence[Outcome], same: float | None) -> dict[str, list[Any]]:
     """Every client's accuracy, what it has alone, and the verdict."""
-    correct = Estimate(tests.trials, pooled=tests.pooled, metric="accuracy")
-    columns: dict[str, list[Any]] = {
-        "accuracy": over_repeats(correct.means([t.outcome for t in tests.trials])),
-        "local_accuracy": over_repeats(correct.means(alone)),
-    }
+    columns: dict[str, list[Any]] = {}
+    if tests.trials[0].fed.target.classes:
+        correct = Estimate(tests.trials, pooled=tests.pooled, metric="accuracy")
+        columns["accuracy"] = over_repeats(correct.means([t.outcome for t in tests.trials]))
+        columns["local_accuracy"] = over_repeats(correct.means(alone))
     if tests.metric != "accuracy":
         columns[f"local_{tests.metric}"] = over_repeats(tests.means(alone))
     found = tests.verdicts(alone, same)
@@ -117,13 +128,17 @@ def accuracies(trials: Sequence[Trial]) -> list[list[float]]:
 
 
 def against(run: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """How far one method's mean accuracy is above another's, with Student's paired interval.
+    """How far one method's mean metric is better than another's, with Student's paired interval.
 
     ``run`` and ``other`` are summaries of the same repeats, which are the pairs. Of fewer than
     three there is no interval: clients are no pairs, as they may share one model and its luck.
     """
-    table, base = (torch.tensor(s["accuracies"], dtype=torch.float64) for s in (run, other))
-    pairs = (table - base).nanmean(1)
+    metric = run.get("metric", "accuracy")
+    if metric == "accuracy":
+        table, base = (torch.tensor(s["accuracies"], dtype=torch.float64) for s in (run, other))
+    else:
+        table, base = (_values(summary, metric) for summary in (run, other))
+    pairs = (table - base).nanmean(1) * (-1.0 if run.get("lower_is_better") else 1.0)
     return paired(pairs, "repeats" if len(pairs) >= ENOUGH else None)
 
 
@@ -147,7 +162,7 @@ def fairness_against(
     if table.shape != base.shape:
         sizes = [f"{len(t)} repeats of {t.shape[1]} clients" for t in (table, base)]
         raise GlocalError(f"{' cannot be paired with '.join(sizes)}: give both methods the same.")
-    lower = metric in metrics.LOWER_IS_BETTER
+    lower = is_lower(summary, metric)
     spreads, base_spreads = (
         [metrics.fairness(row, lower_is_better=lower) for row in t.tolist()] for t in (table, base)
     )
@@ -161,6 +176,12 @@ def fairness_against(
     return figures
 
 
+def is_lower(summary: dict[str, Any], metric: str) -> bool:
+    """Whether lower is better: of a user's own metric, the summary says so."""
+    own = metric == summary.get("metric") and bool(summary.get("lower_is_better"))
+    return own or metric in metrics.LOWER_IS_BETTER
+
+
 def _values(summary: dict[str, Any], metric: str) -> Tensor:
     """[repeats, clients]; what JSON holds as null is NaN again."""
     if metric not in summary["values"]:
@@ -170,18 +191,19 @@ def _values(summary: dict[str, Any], metric: str) -> Tensor:
 
 
 def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
-    """The summary of a federation; its fairness figures are those of the clients' accuracy."""
-    n = rows["n_test"]
-    spread = metrics.fairness(rows["accuracy"], n)
-    benefits = rows["benefit"]
+    """The summary of a federation; its fairness figures are those of the metric that counts."""
+    n, classes = rows["n_test"], trials[0].fed.target.classes
     pooled = _pooled(trials)
     tests = Estimate(trials, pooled=pooled)
+    spread = metrics.fairness(rows["value"], n, lower_is_better=tests.lower)
+    benefits = rows["benefit"]
+    best = trials[0].best is not None
     differences = tests.differences(tests.tested([t.alone for t in trials]))
     _, low, high = mean_benefit(differences, LEVEL)
     counts = verdict_counts(rows["verdict"])
     summary: dict[str, Any] = {
         **{k: spread[k] for k in (*metrics.FIGURES, *metrics.SPREAD, "mean_examples")},
-        "local_mean": nan_mean(rows["local_accuracy"]),
+        "local_mean": nan_mean(rows["best_local_value" if best else "local_value"]),
         "benefit": nan_mean(benefits),
         "benefit_low": low,
         "benefit_high": high,
@@ -197,20 +219,24 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
         "traffic": {"up": trials[0].traffic.by_set("up"), "down": trials[0].traffic.by_set("down")},
         "epsilon": None,
     }
-    summary["metric"] = tests.metric
+    summary["metric"], summary["lower_is_better"] = tests.metric, tests.lower
+    if not classes:
+        summary["task"] = trials[0].fed.target.task
+    summary["constant_mean"] = nan_mean(rows["constant_value"])
     summary["covers"] = "training and tests" if len(trials) >= ENOUGH else "tests"
     summary["covers_label_shares"] = pooled and trials[0].uncertain_shares
     if len(trials) >= ENOUGH:
         summary["at_least"] = shown_at_least(differences, LEVEL)
         left = len(rows) - summary["at_least"]
         summary["by_chance"] = min((1 - LEVEL) / 2 * left, float(counts["better_off"]))
-    if trials[0].best is not None:
+    if best:
         of_same = verdict_counts(rows["same_model_verdict"])
         summary |= {f"same_model_{name}": n for name, n in of_same.items()}
-        summary["same_model_mean"] = nan_mean(rows["same_model_accuracy"])
+        summary["same_model_mean"] = nan_mean(rows["local_value"])
         summary["same_model_benefit"] = nan_mean(rows["same_model_benefit"])
         summary["best_alone"] = dict(Counter(name for t in trials for name in t.alone.chosen))
-    summary["accuracies"] = accuracies(trials)
+    if classes:
+        summary["accuracies"] = accuracies(trials)
     if trials[0].baseline.pool is not None:
         summary["pooling"] = pooling_of(trials).as_json()
     summary["values"] = {
@@ -226,7 +252,7 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
             **verdict_counts(rows["own_verdict"]),
         }
     summary["metrics"] = {
-        name: metrics.fairness(rows[name], n, lower_is_better=name in metrics.LOWER_IS_BETTER)
+        name: metrics.fairness(rows[name], n, lower_is_better=is_lower(summary, name))
         for name in trials[0].outcome.metrics
         if name != "accuracy"
     }

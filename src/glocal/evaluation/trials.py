@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glocal.data.federation import Federation
-from glocal.evaluation import metrics, paired_test, pooling_test
+from glocal.evaluation import paired_test, pooling_test
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.distributions import Array
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.intervals import LEVEL, nan_mean
 from glocal.evaluation.label_shares import share_variances, widened
+from glocal.evaluation.measures import relative
 from glocal.evaluation.paired_differences import (
     PairedDifferences,
     Pairs,
@@ -70,7 +71,7 @@ class Estimate:
     def __init__(self, trials: Sequence[Trial], *, pooled: bool, metric: str | None = None) -> None:
         self.trials, self.pooled = trials, pooled
         self.metric = metric or trials[0].outcome.metric
-        self.lower = self.metric in metrics.LOWER_IS_BETTER
+        self.lower = trials[0].outcome.lower and self.metric != "accuracy"
         self.clients = len(trials[0].fed)
 
     @cached_property
@@ -141,7 +142,7 @@ class Estimate:
         tested = self.tested(alone)
         differences = self.differences(tested)
         delta = np.full(self.clients, POINTS if same is None else same)
-        if same is None and self.lower:
+        if same is None and relative(self.metric, self.lower):
             delta = SHARE * np.abs(np.array(over_repeats(self.means(alone))))
         found = self._verdicts(tested, differences, delta)
         if not (self.pooled and self.trials[0].uncertain_shares):

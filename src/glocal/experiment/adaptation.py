@@ -42,7 +42,8 @@ from glocal.core.types import Batch, Carry, Downlink, Params, Tree
 from glocal.core.validation import build, not_negative, positive
 from glocal.data.federation import Federation
 from glocal.engines.base import EVAL_BATCH, Engine, padded_rows
-from glocal.evaluation.evaluate import score
+from glocal.evaluation.evaluate import scored
+from glocal.evaluation.scores import comparable
 from glocal.experiment.baseline import BLOCK_BYTES, GRID
 from glocal.experiment.early_stopping import Best, Selected, train
 from glocal.experiment.local_epochs import Keys
@@ -295,17 +296,18 @@ def adapt(
         else:
             found = fisher(task, fed, engine, given, ids, public if technique.public else None)
         state["f"] = for_runs(found)
-    best = Best(start, runs, fed.val.counts().to(device)[runs])
-    accuracy, loss = score(task, fed, engine, start, fed.val, runs)
-    best.offer(torch.arange(len(runs), device=device), start, accuracy, loss, 0)
+    best = Best.of(task, start, runs, fed)
+    at_first = scored(task, fed, engine, start, fed.val, runs)
+    best.offer(torch.arange(len(runs), device=device), start, at_first, 0)
     root = rng.fold(rng.key(seed, device), 0xADA7)
     told = lambda epoch, _: tick(epoch)  # noqa: E731
     train(task, fed, engine, technique, state, runs, Keys(root), told, best)
     tick(technique.max_epochs)
     won = best.by_client(ids, rates, fed)
     # The last epoch within a standard error may be worse than the start: then the client stays.
-    had, cost = accuracy[:: len(rates)], loss[:: len(rates)]
-    gains = (won.val_accuracy > had) | ((won.val_accuracy == had) & (won.val_loss < cost))
+    had, cost = at_first.value[:: len(rates)], at_first.loss[:: len(rates)]
+    old, new = comparable(had, cost), comparable(won.val_accuracy, won.val_loss)
+    gains = (new > old) | ((new == old) & (won.val_loss < cost))
     return Selected(
         tree.where(gains, won.models, given),
         won.rate,

@@ -19,6 +19,7 @@ from glocal.engines.base import Engine
 from glocal.engines.gradients import gradients
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.intervals import nan_mean, paired
+from glocal.evaluation.scores import comparable
 from glocal.evaluation.summary import Table, against, client_table, summarise
 from glocal.evaluation.trials import Trial, pool_is_valid
 from glocal.experiment.adaptation import Public, Technique, adapt, at_once, fisher_of_union
@@ -39,12 +40,14 @@ class Adapted:
     by: list[str]
     """Which that is; ``none`` where the client stays with the model it was given."""
     val_accuracy: Tensor
+    """[clients] the score on validation data."""
     models: Params | None = field(default=None, repr=False)
     """Those of ``outcome``, stacked, where they were to be kept."""
     gradients: int = 0
     """Those that all clients computed, by all techniques."""
     sent: int = 0
     """Parameters that clients sent for it, and as many that they received."""
+    val_loss: Tensor | None = None
 
 
 def adapt_clients(
@@ -58,7 +61,6 @@ def adapt_clients(
     public: Public | None = None,
     private: bool = False,
     keep: bool = False,
-    metric: str = "accuracy",
     tick: Callable[[int, int], None] = lambda done, total: None,
 ) -> Adapted:
     """Adapt by every technique that is wanted, and pick each client's best on validation data.
@@ -70,7 +72,7 @@ def adapt_clients(
     clients, total = len(fed), sum(t.max_epochs for t in wanted)
     by_technique: dict[str, Outcome] = {}
     kept = ClientStore(clients, fed.x.device)
-    accuracy, loss = torch.full((clients,), -1.0), torch.full((clients,), torch.inf)
+    accuracy, loss = torch.full((clients,), -torch.inf), torch.full((clients,), torch.inf)
     best = torch.zeros(clients, dtype=torch.int64)
     moved = torch.zeros(clients, dtype=torch.bool)
     n_train = fed.train.counts().cpu()
@@ -92,8 +94,8 @@ def adapt_clients(
         new = adapt(*where, given(ids), seed, ids, public=public, union=union, tick=one_tick)
         count_gradients(technique, ids.cpu(), new.trained.cpu())
         host, now, cost = ids.cpu(), new.val_accuracy.cpu(), new.val_loss.cpu()
-        had = accuracy[host]
-        better = (now > had) | ((now == had) & (cost < loss[host]))
+        had, new_key = comparable(accuracy[host], loss[host]), comparable(now, cost)
+        better = (new_key > had) | ((new_key == had) & (cost < loss[host]))
         won = host[better]
         accuracy[won], loss[won], best[won] = now[better], cost[better], n
         moved[won] = new.epoch.cpu()[better] > 0
@@ -110,14 +112,12 @@ def adapt_clients(
     pool = pool_is_valid(fed)
     for n, technique in enumerate(wanted):
         models, most = partial(adapted, n), at_once(task, technique)
-        by_technique[technique.name] = outcomes(
-            task, fed, engine, models, pool=pool, at_most=most, metric=metric
-        )
+        by_technique[technique.name] = outcomes(task, fed, engine, models, pool=pool, at_most=most)
     names = list(by_technique)
     picked = compose([by_technique[names[i]] for i in best.tolist()])
     by = [names[i] if m else "none" for i, m in zip(best.tolist(), moved.tolist(), strict=True)]
     cost = {"gradients": int(computed.sum()), "sent": sent}
-    return Adapted(by_technique, picked, by, accuracy, kept.rows, **cost)
+    return Adapted(by_technique, picked, by, accuracy, kept.rows, **cost, val_loss=loss)
 
 
 def compose(chosen: Sequence[Outcome]) -> Outcome:
@@ -130,6 +130,8 @@ def compose(chosen: Sequence[Outcome]) -> Outcome:
         [o.chosen[k] for k, o in enumerate(chosen)],
         chosen[0].metric,
         [o.of_examples()[k] for k, o in enumerate(chosen)] if chosen[0].values else None,
+        chosen[0].lower,
+        chosen[0].constant,
     )
 
 
@@ -148,8 +150,8 @@ def add_adapted(
     new = client_table(changed, same)
     figures = summarise(new, changed)
     for k, (row, now) in enumerate(zip(rows, new, strict=True)):
-        changes = ("accuracy", "benefit", "estimate", "low", "high", "verdict")
-        row |= {f"adapted_{name}": now[name] for name in changes}
+        changes = ("accuracy", "value", "benefit", "estimate", "low", "high", "verdict")
+        row |= {f"adapted_{name}": now[name] for name in changes if name in now}
         row["adapted_by"] = repeats[0].by[k]
         row["complexity"] = complexity(trials[0].fed, k)
     spread = ("mean", "worst10", "best10", "gini", "gap", "benefit")
@@ -158,6 +160,7 @@ def add_adapted(
         "gain": against(figures, summary),
         "by": dict(Counter(name for a in repeats for name in a.by)),
         "accuracies": figures["accuracies"],
+        "values": figures["values"],
         "techniques": _by_technique(trials, repeats, same),
         "gradient_evaluations": round(nan_mean(a.gradients for a in repeats)),
         "params_up": repeats[0].sent,
@@ -167,7 +170,12 @@ def add_adapted(
 
 
 def complexity(fed: Federation, k: int) -> float:
-    """How varied a client's data is: the entropy of its training labels' shares, in bits."""
+    """How varied a client's data is: the entropy of its training labels' shares, in bits.
+
+    Of numbers, their standard deviation in training data over that of all clients.
+    """
+    if not fed.target.classes:
+        return float(fed.y[fed.train.of(k)].std(unbiased=False))
     shares = torch.bincount(fed.y[fed.train.of(k)].flatten(), minlength=fed.classes).double()
     return float(torch.special.entr(shares / shares.sum()).sum() / math.log(2))
 

@@ -1,6 +1,7 @@
 """Join, stay, or join and personalise: what validation data advises each client, and the server.
 
-Of every method a client has its validation accuracy in each repeat, and that of being alone. The
+Of every method a client has its validation score in each repeat (the metric that counts, such that
+higher is better; :mod:`glocal.evaluation.scores`), and that of being alone. The
 difference is drawn towards what clients of its size gain, by partial pooling, a cost that the user
 states is taken off, and the client is advised what is left most of; staying alone is worth 0. So is
 the federation, by the mean over clients. The test data, which chose nothing, then says what the
@@ -35,7 +36,8 @@ def add_advice(done: Mapping[str, Run], join_cost: float, personalise_cost: floa
         return
     names, runs = list(offers), list(offers.values())
     personal = [bool(run.summary["personal"]) for run in runs]
-    costs = np.array([join_cost + personalise_cost * p for p in personal]) / 100
+    costs = np.array([join_cost + personalise_cost * p for p in personal])
+    costs = costs if runs[0].summary.get("task") else costs / 100  # in the label's unit, or points
     worth = np.stack([expected_gain(run) for run in runs]) - costs[:, None]
     best = worth.argmax(0)
     stays = ~(worth.max(0) > 0)
@@ -56,14 +58,24 @@ def add_advice(done: Mapping[str, Run], join_cost: float, personalise_cost: floa
 
 
 def expected_gain(run: Run) -> Array:
-    """Every client's gain in validation accuracy, drawn towards that of clients of its size."""
+    """Every client's gain in validation score, drawn towards that of clients of its size.
+
+    A client without one (an AUC with one class) gains nothing that is known: 0.
+    """
     mine = np.stack([repeat.val_accuracy.double().cpu().numpy() for repeat in run.repeats])
     alone = np.stack([score.double().cpu().numpy() for score in run.alone_scores])
     n = np.array([max(int(row["n_val"]), 1) for row in run.clients])
     # Two models that err independently: the most that their difference may vary.
     noise = (mine * (1 - mine) + alone * (1 - alone) + 1 / (n + 2)) / n
+    errors = [repeat.val_error for repeat in run.repeats if repeat.val_error is not None]
+    if errors:
+        noise = 2 * np.stack([error.double().cpu().numpy() for error in errors]) ** 2
     found = moderated(mine - alone, noise, np.full(len(n), 1 / len(mine)))
-    if len(n) < FEWEST:
-        return found.mean
+    known = np.isfinite(found.mean)
+    gains = np.where(known, found.mean, 0.0)
+    if known.sum() < FEWEST:
+        return gains
     n_train = np.array([float(row["n_train"]) for row in run.clients])
-    return partial_pooling(found.mean, found.variance, n_train, LEVEL).estimate
+    drawn = partial_pooling(found.mean[known], found.variance[known], n_train[known], LEVEL)
+    gains[known] = drawn.estimate
+    return gains

@@ -1,12 +1,12 @@
 """The local baseline: what each client could do alone.
 
 Every client trains the same model family on its own data, once for each learning rate of a small
-grid, and stops early, both by its own validation accuracy. A few validation examples cannot tell
-one epoch from the next, and stopping at their luckiest one makes a weak baseline; so of each rate
-the *last* epoch within one standard error of its best is kept (the rule of Breiman, Friedman,
-Olshen and Stone, *Classification and regression trees*, 1984, towards the longer training). A rate
-is given up after ``patience`` epochs outside. Of the rates, the one whose kept weights have the
-highest accuracy is used, ties to the lower loss.
+grid, and stops early, both by the metric that counts on its own validation data. A few validation
+examples cannot tell one epoch from the next, and stopping at their luckiest one makes a weak
+baseline; so of each rate the *last* epoch within one standard error of its best is kept (the rule
+of Breiman, Friedman, Olshen and Stone, *Classification and regression trees*, 1984, towards the
+longer training). A rate is given up after ``patience`` epochs outside. Of the rates, the one whose
+kept weights do best is used, ties to the lower loss.
 
 Where both sides are tuned, what was chosen is trained again, from the same start, on training and
 validation data together. Where the best alone is asked for, the chosen rate is tried with weight
@@ -33,6 +33,7 @@ from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.engines.gradients import gradients
+from glocal.evaluation.scores import comparable
 from glocal.experiment.chosen import chosen_by, refitted, scores
 from glocal.experiment.early_stopping import FIGURES, Selected, train
 from glocal.experiment.folds import FOLDS
@@ -195,8 +196,8 @@ def _train(
             kept = refitted(*where, chosen_by(known, ids), kept, on_epoch, in_stage)
             known = replace(known, models=kept, trained=known.trained + known.epoch)
         else:
-            accuracy = scores(*where, chosen_by(known, ids), refit, on_epoch, in_stage)
-            known = replace(known, cv_accuracy=accuracy)
+            found_scores = scores(*where, chosen_by(known, ids), refit, on_epoch, in_stage)
+            known = replace(known, cv_accuracy=found_scores.value, cv_loss=found_scores.loss)
         kept = known.models
         for name, values in figures.items():
             if (new := getattr(known, name)) is not None:
@@ -208,7 +209,7 @@ def _train(
             in_stage = {"kept": kept}
         finished((at + 1) * epochs, in_stage)
     result = Selected(models, **figures, seconds=time.monotonic() - began)
-    return result if scored else replace(result, cv_accuracy=None)
+    return result if scored else replace(result, cv_accuracy=None, cv_loss=None)
 
 
 def _search(
@@ -250,8 +251,8 @@ def _with_decay(
     best = train(*where, on_epoch, resumed=resumed, turns=clients.turns)
     # One that did not stay finite loses to the one before.
     now = best.by_client(ids, decays, clients.fed, all_diverged=True)
-    better = now.val_accuracy > before.val_accuracy
-    better |= (now.val_accuracy == before.val_accuracy) & (now.val_loss < before.val_loss)
+    new, old = (comparable(each.val_accuracy, each.val_loss) for each in (now, before))
+    better = (new > old) | ((new == old) & (now.val_loss < before.val_loss))
 
     def of(name: str) -> Tensor:
         return torch.where(better, getattr(now, name), getattr(before, name))

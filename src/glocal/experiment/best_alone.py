@@ -3,9 +3,9 @@
 Every client cross-validates the model that the federation trains and the families of
 :mod:`glocal.experiment.classifiers` on the examples it may learn from (training and validation
 where both sides are tuned and refitted, training alone where neither is), and uses the best, fitted
-to all of these. Test data has no say in it. Ties go to the simpler: constant, logistic, svm, knn,
-the same model, boosting. How much is tried depends on sizes, never on the clock: the same data
-gives the same result on any machine.
+to all of these: by the metric that counts. Test data has no say in it. Ties go to the simpler:
+constant, logistic or ridge, svm, knn, the same model, boosting. How much is tried depends on sizes,
+never on the clock: the same data gives the same result on any machine.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from torch import Tensor
 from glocal.core import rng
 from glocal.data.federation import Federation
 from glocal.data.schema import Schema
-from glocal.evaluation import metrics
-from glocal.evaluation.evaluate import Outcome, metric_names
-from glocal.evaluation.influence import VALUES
+from glocal.evaluation.evaluate import Outcome, Recorder
+from glocal.evaluation.measures import Chosen, measure
 from glocal.evaluation.trials import pool_is_valid
 from glocal.experiment import classifiers
 from glocal.experiment.adaptation_report import compose
@@ -34,7 +33,9 @@ from glocal.experiment.folds import folds_of, learnable
 
 SAME = "same model"
 
-SIMPLEST_FIRST = (classifiers.CONSTANT, "logistic", "svm", "knn", SAME, "boosting")
+SIMPLEST_FIRST = (
+    *(classifiers.CONSTANT, "logistic", "ridge", "svm", "svr", "knn", SAME, "boosting"),
+)
 """What wins where scores are equal."""
 
 
@@ -44,9 +45,11 @@ class Alone:
 
     outcome: Outcome
     score: Tensor
-    """[clients] the cross-validated accuracy; NaN: there is nothing."""
+    """[clients] the cross-validated score, by rule the accuracy; NaN: there is none."""
     left_out: Mapping[str, int]
     """How many clients had too much data for a family."""
+    loss: Tensor | None = None
+    """[clients] the cross-validated loss, by which clients without a score choose."""
 
 
 def unavailable(fed: Federation) -> str | None:
@@ -75,7 +78,7 @@ def fit_all(
     repeats: int | None = None,
     tick: Callable[[int, int], None] = lambda done, total: None,
     processes: int = 1,
-    metric: str = "accuracy",
+    metric: Chosen = "accuracy",
 ) -> list[Alone]:
     """What every client of every repeat fits best, of all families but the same model.
 
@@ -102,7 +105,7 @@ def fit_all(
             tasks.append(Task(r, k, rows, own, fold, seed, limit))
     found: dict[tuple[int, int], Found] = {}
     flat: dict[int, Any] = {}
-    data = [_data(fed, flat) for fed in federations]
+    data = [_data(fed, flat, metric) for fed in federations]
     for task, result in solve_all(tasks, data, processes):
         found[task.repeat, task.client] = result
         tick(len(found), len(tasks))
@@ -112,45 +115,50 @@ def fit_all(
     ]
 
 
-def _data(fed: Federation, flat: dict[int, Any]) -> Data:
+def _data(fed: Federation, flat: dict[int, Any], metric: Chosen) -> Data:
     """A repeat's data; inputs that several repeats have in common are one array."""
     x = flat.setdefault(id(fed.x), fed.x.flatten(1).cpu().numpy())
     y, y_train, pool = (t.cpu().numpy() for t in (fed.y, fed.y_train, fed.test.rows))
     table = len(Schema.of(fed).shape) == 1
-    return Data(x, y, y_train, pool if pool_is_valid(fed) else None, fed.classes, table)
+    pooled = pool if pool_is_valid(fed) else None
+    return Data(x, y, y_train, pooled, fed.classes, table, fed.target, metric)
 
 
-def _gathered(fed: Federation, found: Sequence[Found], metric: str) -> Alone:
+def _gathered(fed: Federation, found: Sequence[Found], metric: Chosen) -> Alone:
     """All clients of a repeat."""
-    by_metric: dict[str, list[float]] = {name: [] for name in metric_names(fed.classes)}
-    own: list[Tensor] = []
-    contributions: list[Tensor] = []
+    recorder = Recorder(fed, measure(metric, fed.target))
     for k, client in enumerate(found):
-        logits, y = torch.from_numpy(client.logits), fed.y[fed.test.of(k)].cpu()
-        for name, values in by_metric.items():
-            values.append(metrics.METRICS[name](logits, y))
-        own.append(metrics.correct(logits, y))
-        if metric != "accuracy":
-            contributions.append(VALUES[metric](logits, y))
+        recorder.add(torch.from_numpy(client.logits), fed.y[fed.test.of(k)].cpu())
     right = [client.pool for client in found if client.pool is not None]
     pool = torch.stack([torch.from_numpy(r) for r in right]).float() if right else None
-    names = [client.name for client in found]
-    outcome = Outcome(by_metric, own, pool, names, metric, contributions or None)
-    score = torch.tensor([client.score for client in found], dtype=torch.float64)
-    return Alone(outcome, score, Counter(name for client in found for name in client.left_out))
+    outcome = recorder.outcome(pool, [client.name for client in found])
+    score, loss = (
+        torch.tensor([getattr(client, of) for client in found], dtype=torch.float64)
+        for of in ("score", "loss")
+    )
+    left_out = Counter(name for client in found for name in client.left_out)
+    return Alone(outcome, score, left_out, loss)
 
 
 def best_of(same: Alone, others: Alone) -> Alone:
-    """Each client's better of two by its cross-validated accuracy, ties to the simpler."""
+    """Each client's better of two by its cross-validated score, ties to the simpler."""
     take = [_wins(same, others, k) for k in range(len(same.score))]
     outcome = compose([others.outcome if wins else same.outcome for wins in take])
-    score = torch.where(torch.tensor(take), others.score, same.score)
-    return Alone(outcome, score, others.left_out)
+    taken = torch.tensor(take)
+    score = torch.where(taken, others.score, same.score)
+    loss = None
+    if same.loss is not None and others.loss is not None:
+        loss = torch.where(taken, others.loss, same.loss)
+    return Alone(outcome, score, others.left_out, loss)
 
 
 def _wins(same: Alone, others: Alone, k: int) -> bool:
     """Whether a client takes the second rather than the first."""
+    if not others.outcome.chosen[k]:  # it has fitted nothing
+        return False
     a, b = float(same.score[k]), float(others.score[k])
+    if (math.isnan(a) or math.isnan(b)) and same.loss is not None and others.loss is not None:
+        a, b = -float(same.loss[k]), -float(others.loss[k])
     if math.isnan(b) or math.isnan(a):
         return not math.isnan(b)
     if abs(a - b) > 1e-9:

@@ -55,7 +55,7 @@ class BestAlone:
             [setup.seed for setup in several],
             tune=config.tune,
             tick=tick,
-            metric=config.metric,
+            metric=config.metric or several[0].metric,
             repeats=config.repeats,
             processes=1 if inside else config.jobs or cores(),
         )
@@ -66,6 +66,7 @@ class BestAlone:
                 alone.score,
                 "scikit-learn",
                 cv_accuracy=alone.score,
+                cv_loss=alone.loss,
                 left_out=dict(alone.left_out),
                 seconds=seconds,
             )
@@ -88,7 +89,9 @@ class AloneRepeats:
     left_out: Mapping[str, int] = field(default_factory=dict)
     """How many clients had too much data for a family, in all repeats together."""
     scores: tuple[Tensor, ...] = ()
-    """[clients] of each repeat: the best alone's accuracy by cross-validation."""
+    """[clients] of each repeat: the best alone's score by cross-validation."""
+    losses: tuple[Tensor, ...] = ()
+    """[clients] of each repeat: and its loss."""
 
     @classmethod
     def of(cls, setup: Setup, same: list[Repeat], fitted: Sequence[Repeat]) -> AloneRepeats:
@@ -100,7 +103,8 @@ class AloneRepeats:
             left_out.update(repeat.left_out)
         best = best_of_each(same, fitted)
         scores = tuple(alone.score for alone in best)
-        return cls(same, [alone.outcome for alone in best], left_out, scores)
+        losses = tuple(alone.loss for alone in best if alone.loss is not None)
+        return cls(same, [alone.outcome for alone in best], left_out, scores, losses)
 
 
 def best_of_each(same: Sequence[Repeat], others: Sequence[Repeat]) -> list[Alone]:
@@ -112,8 +116,11 @@ def best_of_each(same: Sequence[Repeat], others: Sequence[Repeat]) -> list[Alone
 
 
 def _of(repeat: Repeat, *, named: bool = False) -> Alone:
-    outcome, score = repeat.outcome, repeat.cv_accuracy
+    outcome = repeat.outcome
     if not named:
         outcome = replace(outcome, chosen=[SAME] * len(outcome.chosen))
-    accuracy = repeat.val_accuracy if score is None else score
-    return Alone(outcome, accuracy.cpu().double(), repeat.left_out)
+    score, loss = repeat.cv_accuracy, repeat.cv_loss
+    if score is None:
+        score, loss = repeat.val_accuracy, repeat.val_loss
+    cost = None if loss is None else loss.cpu().double()
+    return Alone(outcome, score.cpu().double(), repeat.left_out, cost)

@@ -1,11 +1,11 @@
 """The choice each client has in the end, among several methods and being alone.
 
-Of what it has alone, what each method gives it, and those adapted, a client takes the one with the
-highest accuracy on its own validation data, but stays alone where that is no more than one standard
-error above what it has alone. That is what the verdict is set against: the best alone, which goes
-by its cross-validated accuracy (as in :mod:`glocal.experiment.advice`), or else the same model.
-Nobody is knowingly handed a worse model; the test data, which neither has seen, then says what the
-choice was worth.
+Of what it has alone, what each method gives it, and those adapted, a client takes the one that does
+best on its own validation data by the metric that counts, but stays alone where that is no more
+than one standard error above what it has alone. That is what the verdict is set against: the best
+alone, which goes by its cross-validated score (as in :mod:`glocal.experiment.advice`), or else the
+same model. Nobody is knowingly handed a worse model; the test data, which neither has seen, then
+says what the choice was worth.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def choice(done: Mapping[str, Run], fed: Federation, config: Config) -> Run:
                 others[f"{name}, adapted"] = repeat.adapted
         best = first.best[r] if first.best else None
         stay = (alone.outcome if best is None else best, first.alone_scores[r])
-        outcome, chosen = choose(*stay, others, fold.val.counts(), LOCAL if best is None else TITLE)
+        losses = first.alone_losses[r] if first.alone_losses else None
+        title = LOCAL if best is None else TITLE
+        outcome, chosen = choose(*stay, others, fold.val.counts(), title, losses)
         shares = config.label_share_uncertainty
         trials.append(Trial(fold, outcome, alone.outcome, best=best, uncertain_shares=shares))
         picks.append(chosen)
@@ -82,22 +84,50 @@ def choice(done: Mapping[str, Run], fed: Federation, config: Config) -> Run:
 
 
 def choose(
-    alone: Outcome, score: Tensor, others: Mapping[str, Offer], n: Tensor, stays: str = LOCAL
+    alone: Outcome,
+    score: Tensor,
+    others: Mapping[str, Offer],
+    n: Tensor,
+    stays: str = LOCAL,
+    loss: Tensor | None = None,
 ) -> tuple[Outcome, list[str]]:
     """Each client's choice on its ``n`` validation examples, leaning to what it has alone.
 
     Args:
         alone: What it has alone came to.
-        score: [clients] the accuracy it may expect of that, by the data it learns from.
+        score: [clients] the score it may expect of that, by the data it learns from.
         others: What it may choose instead, by name.
         n: [clients] how many validation examples it has.
         stays: What staying alone is called.
+        loss: [clients] what it may expect of that; clients without a score go by it.
     """
     names = list(others)
     offered = torch.stack([others[name].val_accuracy.cpu().double() for name in names])
-    own = score.cpu().double()
-    leave = (offered.amax(0) > own + standard_error(own, n.cpu())).tolist()
+    own, errors = (
+        score.cpu().double(),
+        [getattr(each, "val_error", None) for each in others.values()],
+    )
+    if alone.metric == "accuracy":
+        error = standard_error(own, n.cpu())
+    else:
+        # Of those methods for which it was measured: validation examples are the same for all.
+        known = [each.cpu().double() for each in errors if each is not None]
+        error = torch.stack(known).mean(0) if known else torch.zeros_like(own)
+        offered, own = by_loss_where_needed(offered, own, others, loss)
+    leave = (offered.amax(0) > own + error).tolist()
     top = offered.argmax(0).tolist()
     picks = [names[i] if leaves else stays for i, leaves in zip(top, leave, strict=True)]
     taken = zip(top, leave, strict=True)
     return compose([others[names[i]].outcome if leaves else alone for i, leaves in taken]), picks
+
+
+def by_loss_where_needed(
+    offered: Tensor, own: Tensor, others: Mapping[str, Offer], loss: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Scores, or negative losses of the clients for which a score is missing on either side."""
+    missing = offered.isnan().any(0) | own.isnan()
+    losses = [each.val_loss for each in others.values()]
+    if loss is None or any(each is None for each in losses):
+        return offered.nan_to_num(-torch.inf), own
+    of_others = torch.stack([-each.cpu().double() for each in losses if each is not None])
+    return torch.where(missing, of_others, offered), torch.where(missing, -loss.cpu(), own)

@@ -19,8 +19,10 @@ from glocal.core import rng, tree
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.data.split import Split, from_counts
-from glocal.engines.base import Engine
+from glocal.engines.base import Engine, padded_rows
 from glocal.evaluation.evaluate import score
+from glocal.evaluation.measures import of_task
+from glocal.evaluation.scores import Scores, measured
 from glocal.experiment.folds import FOLDS, folds_of, learnable
 from glocal.experiment.local_epochs import (
     Epochs,
@@ -46,12 +48,14 @@ class Chosen:
     decay: Tensor
     epoch: Tensor
     val_accuracy: Tensor
+    val_loss: Tensor
 
 
 def chosen_by(known: Selected[Any], ids: Tensor) -> Chosen:
     """What these clients chose."""
     decay = torch.zeros_like(known.rate) if known.decay is None else known.decay
-    return Chosen(ids, known.rate, decay, known.epoch, known.val_accuracy)
+    figures = (known.epoch, known.val_accuracy, known.val_loss)
+    return Chosen(ids, known.rate, decay, *figures)
 
 
 def refitted(
@@ -85,18 +89,20 @@ def scores(
     tune: bool,
     on_epoch: OnEpoch,
     resumed: Tree,
-) -> Tensor:
-    """The cross-validated accuracy of what clients chose, [clients].
+) -> Scores:
+    """The cross-validated scores of what clients chose, [clients].
 
     ``tune`` says whether they learn from validation data too. Clients with too few examples to
-    cross-validate have the accuracy on validation data.
+    cross-validate have the score on validation data. What is no mean over examples, as an AUC, is
+    taken of all that a client held out, in all folds together.
     """
     device, count = chosen.ids.device, len(clients.fed)
     fed = folded(clients, tune)
     held = fed.val.counts().to(device).view(-1, count)  # [folds, clients]
     fold, place = (held[:, chosen.ids] > 0).nonzero().unbind(1)
+    known = Scores(chosen.val_accuracy.double(), chosen.val_loss.double())
     if len(fold) == 0:
-        return chosen.val_accuracy.double()
+        return known
     runs = fold * count + chosen.ids[place]
     everyone = torch.arange(count, device=device)
     root, number = clients.keys.root.expand(count), clients.keys.number
@@ -109,12 +115,40 @@ def scores(
     begun = start(task, clients, local, chosen.ids, chosen.rate, chosen.decay)
     state = tree.row(begun, place)
     trained = train_for(epochs, state, chosen.epoch[place], on_epoch, resumed)
-    accuracy, _ = score(task, fed, engine, trained["w"], fed.val, runs)
-    n = held[fold, chosen.ids[place]].double()
-    zeros = torch.zeros(len(chosen.ids), dtype=torch.float64, device=device)
-    right = zeros.index_add(0, place, accuracy.nan_to_num().double() * n)
-    tested = zeros.index_add(0, place, n)
-    return torch.where(tested > 0, right / tested.clamp(min=1), chosen.val_accuracy.double())
+    if of_task(task).name != "accuracy":
+        found, tested = _all_held_out(task, fed, engine, trained["w"], runs, place, len(chosen.ids))
+    else:
+        accuracy, loss = score(task, fed, engine, trained["w"], fed.val, runs)
+        n = held[fold, chosen.ids[place]].double()
+        zeros = torch.zeros(len(chosen.ids), dtype=torch.float64, device=device)
+        tested = zeros.index_add(0, place, n)
+        right, cost = (
+            zeros.index_add(0, place, each.nan_to_num().double() * n) for each in (accuracy, loss)
+        )
+        found = Scores(right / tested.clamp(min=1), cost / tested.clamp(min=1))
+    return Scores(
+        torch.where(tested > 0, found.value.double(), known.value),
+        torch.where(tested > 0, found.loss.double(), known.loss),
+    )
+
+
+def _all_held_out(
+    task: Task, fed: Federation, engine: Engine, w: Params, runs: Tensor, place: Tensor, count: int
+) -> tuple[Scores, Tensor]:
+    """Each client's scores on what it held out, all folds together, and how much that is."""
+    rows, real = padded_rows(fed.val, runs)
+    marks = engine.evaluate(task.example_outputs, w, fed.x, fed.y, rows)
+    value = torch.full((count,), torch.nan, dtype=torch.float64, device=runs.device)
+    loss, tested = value.clone(), torch.zeros_like(value)
+    for i in sorted(set(place.tolist())):
+        mine = place == i
+        of_client = {name: part[mine][real[mine]][None] for name, part in marks.items()}
+        y = fed.y[rows[mine][real[mine]]][None]
+        every = torch.ones_like(y[:, : y.shape[1]], dtype=torch.bool)
+        every = every if every.dim() == 2 else every[..., 0]
+        found = measured(task, fed, of_client, y, every, runs[mine][:1])
+        value[i], loss[i], tested[i] = found.value[0], found.loss[0], every.sum()
+    return Scores(value, loss), tested
 
 
 def with_validation(fed: Federation) -> Federation:
@@ -143,8 +177,16 @@ def folded(clients: SideClients, tune: bool) -> Federation:
             learn[f].append(rows[number != f])
             held[f].append(rows[number == f])
     train, val = (_split([rows for of in parts for rows in of]) for parts in (learn, held))
-    names = side.names * FOLDS
-    return replace(side, y=side.y_train, names=names, train=train, val=val, test=val, unsplit=None)
+    return replace(
+        side,
+        y=side.y_train,
+        names=side.names * FOLDS,
+        targets=side.targets * FOLDS,
+        train=train,
+        val=val,
+        test=val,
+        unsplit=None,
+    )
 
 
 def _split(rows: list[Tensor]) -> Split:

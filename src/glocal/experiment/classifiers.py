@@ -1,7 +1,8 @@
 """What a client can fit alone with scikit-learn: logistic regression, SVM, kNN, boosted trees.
 
-A family is fitted with each of a few settings on all folds but one, for each fold; the setting with
-the most held-out examples right is fitted to all examples (Stone, *Cross-validatory choice and
+A family is fitted with each of a few settings on all folds but one, for each fold; the setting that
+does best on held-out examples, by the metric that counts (by rule, how many are right), is fitted
+to all examples (Stone, *Cross-validatory choice and
 assessment of statistical predictions*, Journal of the Royal Statistical Society B, 1974). Of a
 family's settings, ties go to the lower loss on held-out examples, and then to the simpler; of
 families, to the simpler one. Both are listed simplest first.
@@ -26,6 +27,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[Any]
 Integers = NDArray[np.int64]
+
+Score = Callable[[Floats, Any], float]
+"""Log-probabilities of all classes (or predicted numbers) and labels to a score: higher is better,
+NaN where there is none, and then the loss chooses."""
 
 UNSEEN = 1e-6
 """The least probability of a class, and that of classes which a client has never seen."""
@@ -210,6 +215,8 @@ class Examples:
     seed: int
     limit: float = CLIENT_OPERATIONS
     """Operations that may go into one family."""
+    measure: Score | None = None
+    """What is chosen by, where it is another than accuracy."""
 
 
 @dataclass(frozen=True)
@@ -219,10 +226,15 @@ class CrossValidated:
     family: Family
     setting: Any
     score: float
-    """The share of examples that were right when they were held out."""
+    """The metric that counts on held-out examples, by rule the share of those that were right."""
     loss: float
     """The cross-entropy of held-out examples."""
     temperature: float
+
+    @property
+    def key(self) -> float:
+        """What families are compared by."""
+        return -self.loss if np.isnan(self.score) else self.score
 
 
 @dataclass(frozen=True)
@@ -233,6 +245,7 @@ class Fitted:
     """The family's."""
     setting: Any
     score: float
+    loss: float
     scores: dict[str, float]
     """The score of every family, with its best setting."""
     left_out: tuple[str, ...]
@@ -256,7 +269,10 @@ def best_fit(given: Examples, classes: int, tested: int) -> Fitted | tuple[str, 
         return full
 
     if len(present) == 1:
-        return Fitted(CONSTANT, None, 1.0, {}, (), lambda x: spread(np.zeros((len(x), 1))))
+        score = (
+            1.0 if given.measure is None else given.measure(spread(np.zeros((len(y), 1))), given.y)
+        )
+        return Fitted(CONSTANT, None, score, 0.0, {}, (), lambda x: spread(np.zeros((len(x), 1))))
     count = int(given.fold.max(initial=0)) + 1
     sizes = Sizes(len(y), given.x.shape[1], len(present), count, tested)
     families = [f for f in FAMILIES if given.table or f.name != "boosting"]
@@ -264,12 +280,16 @@ def best_fit(given: Examples, classes: int, tested: int) -> Fitted | tuple[str, 
     left_out = tuple(name for name, some in settings.items() if not some)
     if count < 2 or len(left_out) == len(families):
         return left_out
+    measure = given.measure
+    of_all = None if measure is None else lambda log_p, _: measure(spread(log_p), given.y)
     tried = [
-        cross_validated(f, settings[f.name], given.x, y, given.fold, given.table, given.seed)
+        cross_validated(
+            *(f, settings[f.name], given.x, y, given.fold, given.table, given.seed), of_all
+        )
         for f in families
         if settings[f.name]
     ]
-    best = max(tried, key=lambda each: each.score)  # of equals the first, which is the simplest
+    best = max(tried, key=lambda each: each.key)  # of equals the first, which is the simplest
     scale = scaler(given.x, given.table)
     x = scale(given.x)
 
@@ -278,7 +298,8 @@ def best_fit(given: Examples, classes: int, tested: int) -> Fitted | tuple[str, 
         return spread(log_softmax(raw / best.temperature))
 
     scores = {each.family.name: each.score for each in tried}
-    return Fitted(best.family.name, best.setting, best.score, scores, left_out, predict)
+    found = (best.family.name, best.setting, best.score, best.loss)
+    return Fitted(*found, scores, left_out, predict)
 
 
 def cross_validated(
@@ -289,8 +310,9 @@ def cross_validated(
     fold: Integers,
     table: bool,
     seed: int,
+    measure: Score | None = None,
 ) -> CrossValidated:
-    """The setting with the most held-out examples right, and the temperature of its scores."""
+    """The setting that does best on held-out examples, and the temperature of its scores."""
     raw = np.full((len(settings), len(y), int(y.max()) + 1), -np.inf)
     for f in range(int(fold.max()) + 1):
         learn, held = fold != f, fold == f
@@ -301,12 +323,27 @@ def cross_validated(
         scale = scaler(x[learn], table)
         scores = family.scores(scale(x[learn]), labels, scale(x[held]), settings, seed)
         raw[np.ix_(np.arange(len(settings)), held.nonzero()[0], seen)] = scores
+    if measure is not None:
+        return max(
+            (_measured(family, settings[i], raw[i], y, measure) for i in range(len(settings))),
+            key=lambda each: (each.key, -each.loss),
+        )
     score = (raw.argmax(2) == y).mean(1)
     tied = [i for i in range(len(settings)) if score[i] == score.max()]
     losses = {(i, t): -_of_label(raw[i] / t, y).mean() for i in tied for t in TEMPERATURES}
     best, temperature = min(losses, key=lambda each: losses[each])
     loss = float(losses[best, temperature])
     return CrossValidated(family, settings[best], float(score[best]), loss, temperature)
+
+
+def _measured(
+    family: Family, setting: Any, raw: Floats, y: Integers, measure: Score
+) -> CrossValidated:
+    """A setting by another metric than accuracy, with the temperature of the lowest loss."""
+    losses = {t: float(-_of_label(raw / t, y).mean()) for t in TEMPERATURES}
+    temperature = min(losses, key=lambda each: losses[each])
+    score = measure(log_softmax(raw / temperature), y)
+    return CrossValidated(family, setting, score, losses[temperature], temperature)
 
 
 def scaler(x: Floats, table: bool) -> Callable[[Floats], Floats]:

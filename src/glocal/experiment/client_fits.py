@@ -8,13 +8,18 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from glocal.core.processes import begin_worker, lost_workers_explained, without_script
-from glocal.experiment import classifiers
-from glocal.experiment.classifiers import Examples, Fitted, Floats, Integers
+from glocal.core.target import Target
+from glocal.experiment import classifiers, regressors
+from glocal.experiment.classifiers import Examples, Family, Fitted, Floats, Integers, Score
+
+LEAST = 1e-6
+"""The least that is predicted of a count, over its mean."""
 
 WORTH_PROCESSES = 2e9
 """Operations below which it does not pay to start processes."""
@@ -33,6 +38,38 @@ class Data:
     classes: int
     table: bool
     """Whether features are columns of a table, each with a unit of its own."""
+    target: Target = field(default_factory=Target)
+    metric: Any = "accuracy"
+    """What is chosen by: a name, a function, or where one is."""
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """What can be fitted."""
+        return classifiers.FAMILIES if self.target.classes else regressors.FAMILIES
+
+    def score(self) -> Score | None:
+        """What is chosen by, where it is no accuracy; it needs torch, and no other does."""
+        if self.metric == "accuracy":
+            return None
+        import torch
+
+        from glocal.evaluation.measures import measure
+
+        by, target = measure(self.metric, self.target), self.target
+
+        def score(found: Floats, y: Any) -> float:
+            output = found if target.classes else _as_output(found, target.task)
+            predictions = target.predictions(torch.from_numpy(np.asarray(output)))
+            return by.sign * by.value(predictions, target.labels(torch.from_numpy(np.asarray(y))))
+
+        return score
+
+
+def _as_output(predicted: Floats, task: str) -> Floats:
+    """Predicted numbers as a model would have put them out, [n, 1]."""
+    if task == "counts":
+        predicted = np.log(np.maximum(predicted, LEAST))
+    return predicted[:, None]
 
 
 @dataclass(frozen=True)
@@ -56,7 +93,7 @@ class Task:
         tested = len(self.own) + (0 if data.pool is None else len(data.pool))
         count = int(self.fold.max(initial=0)) + 1
         sizes = classifiers.Sizes(len(self.rows), data.x.shape[1], data.classes, count, tested)
-        each = [f.operations(sizes, f.settings) for f in classifiers.FAMILIES]
+        each = [f.operations(sizes, f.settings) for f in data.families]
         return sum(min(operations, self.limit) for operations in each)
 
 
@@ -71,23 +108,32 @@ class Found:
     pool: Floats | None
     """Which of the pooled test examples are right."""
     left_out: tuple[str, ...]
+    loss: float = np.nan
+    """By cross-validation, as ``score`` is."""
 
 
 def solve(task: Task, data: Data) -> Found:
     """Choose, fit and predict."""
     x, y = data.x[task.rows], data.y_train[task.rows]
-    examples = Examples(x, y, task.fold, data.table, task.seed, task.limit)
+    about = (task.fold, data.table, task.seed, task.limit, data.score())
+    examples = Examples(x, y, *about)
     pool = np.zeros(0, np.int64) if data.pool is None else data.pool
     tested = np.concatenate([task.own, pool])
-    best = classifiers.best_fit(examples, data.classes, len(tested))
+    if data.target.classes:
+        best = classifiers.best_fit(examples, data.classes, len(tested))
+    else:
+        best = regressors.best_fit(examples, len(tested))
     if not isinstance(best, Fitted):
         nothing = np.zeros((len(task.own), data.classes), np.float32)
         right = None if data.pool is None else np.zeros(len(pool), bool)
         return Found("", np.nan, nothing, right, best)
-    logits = best.predict(data.x[tested]).astype(np.float32)
+    found = best.predict(data.x[tested])
+    if not data.target.classes:
+        found = _as_output(found, data.target.task)
+    logits = found.astype(np.float32)
     own, rest = logits[: len(task.own)], logits[len(task.own) :]
     right = None if data.pool is None else rest.argmax(1) == data.y[pool]
-    return Found(best.name, best.score, own, right, best.left_out)
+    return Found(best.name, best.score, own, right, best.left_out, best.loss)
 
 
 _DATA: list[list[Data]] = []
@@ -107,7 +153,8 @@ def _work(task: Task) -> Found:
 def solve_all(tasks: list[Task], data: list[Data], processes: int) -> Iterator[tuple[Task, Found]]:
     """Every client, as it is done."""
     sizes = [task.operations(data[task.repeat]) for task in tasks]
-    if processes == 1 or sum(sizes) < WORTH_PROCESSES:
+    # A function of a script is not known to other processes.
+    if processes == 1 or callable(data[0].metric) or sum(sizes) < WORTH_PROCESSES:
         for task in tasks:
             with classifiers.one_thread():  # and as before while somebody else goes on
                 result = solve(task, data[task.repeat])

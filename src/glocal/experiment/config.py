@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from glocal.data.federation import Federation
     from glocal.engines.base import Engine
     from glocal.experiment.adaptation import Technique
-    from glocal.nn.task import Augment, Losses
+    from glocal.nn.losses import Losses
+    from glocal.nn.task import Augment
     from glocal.slots.method import Method
     from glocal.training.attacks import Attack
+
+    Measured = Callable[[Any, Any], float]
 else:  # the options are derived from these types, and need not wait for torch
-    Tensor = Module = Engine = Technique = Augment = Losses = Method = Attack = Any
+    Measured = Tensor = Module = Engine = Technique = Augment = Losses = Method = Attack = Any
 
 DEFAULT_COMPARISON = ("local", "fedavg", "fedprox", "ditto")
 
@@ -105,6 +108,12 @@ class Config:
         "Whose statistics a table's columns are prepared with: federated (of all clients) or "
         "client (each client's own).",
     )
+    task: str = setting(
+        "auto",
+        "Data",
+        "What labels are: classification, regression (numbers) or counts; auto: classes, unless "
+        "they may be a quantity, which is an error.",
+    )
     separator: str | None = setting(
         None, "Data", "Between the cells of a .csv file, as in ';' or tab; it is found by default."
     )
@@ -123,8 +132,13 @@ class Config:
     init: str | Path | Mapping[str, Tensor] | None = setting(
         None, "Training", "Start from the weights in this .safetensors file."
     )
-    losses: Losses | None = setting(
-        None, "Training", "One loss per example from logits and labels; cross-entropy by default."
+    losses: str | Losses | None = setting(
+        None,
+        "Training",
+        "The loss: squared, absolute or huber of numbers, poisson of counts, cross_entropy of "
+        "classes; the first that fits by default. In Python also a function that gives one loss "
+        "per example from outputs and labels.",
+        option="loss",
     )
     augment: str | Augment | None = setting(
         None, "Training", "Augment training images, as in 'crop(4)+flip'."
@@ -170,11 +184,14 @@ class Config:
         "Where test examples are pooled, intervals also cover the client's label shares, which "
         "are estimated from the labels it trains on.",
     )
-    metric: str = setting(
-        "accuracy",
+    metric: str | Measured | None = setting(
+        None,
         "Evaluation",
-        "What better off is measured by: accuracy, cross_entropy, ece, top5, or auc of two classes "
-        "(all but accuracy on own test splits).",
+        "What better off is measured by, and what is chosen by on validation data: accuracy (the "
+        "default), balanced_accuracy, f1, log_loss, brier, ece, top5; of two classes also auc and "
+        "average_precision; of numbers and counts mae (the default), rmse and r2; or your own "
+        "function of labels and predictions, as own.py:name. (All but accuracy on own test "
+        "splits.)",
     )
     same: float | None = setting(
         None,

@@ -16,7 +16,9 @@ from glocal.core.errors import ClientError
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
-from glocal.evaluation.evaluate import score
+from glocal.evaluation.evaluate import scored
+from glocal.evaluation.measures import of_task
+from glocal.evaluation.scores import Scores, comparable
 from glocal.experiment.local_epochs import Epochs, Keys, OnEpoch, put
 from glocal.methods.local import LocalTraining
 from glocal.nn.task import Task
@@ -35,7 +37,8 @@ class Selected(Generic[Models]):
     epoch: Tensor
     """[clients] after how many epochs."""
     val_accuracy: Tensor
-    """[clients] what it reached there."""
+    """[clients] the score that it reached there: the metric that counts, such that higher is better
+    (:mod:`glocal.evaluation.scores`); by rule, accuracy."""
     val_loss: Tensor
     """[clients] and its loss there."""
     trained: Tensor
@@ -43,7 +46,9 @@ class Selected(Generic[Models]):
     decay: Tensor | None = None
     """[clients] the weight decay that did best, of those there were to pick from."""
     cv_accuracy: Tensor | None = None
-    """[clients] the cross-validated accuracy of what was chosen, where that was asked for."""
+    """[clients] the cross-validated score of what was chosen, where that was asked for."""
+    cv_loss: Tensor | None = None
+    """[clients] and its loss."""
     seconds: float = 0.0
     """What that took, since it was begun or resumed."""
 
@@ -56,6 +61,7 @@ FIGURES = {
     "trained": torch.int64,
     "decay": torch.float32,
     "cv_accuracy": torch.float64,
+    "cv_loss": torch.float64,
 }
 """What is known of every client's model, whether it is in memory or not."""
 
@@ -78,7 +84,7 @@ def train(
     ``on_epoch`` is called with the epochs done and all that they left, which ``resumed`` takes.
     """
     device = runs.device
-    best = best or Best(state["w"], runs, fed.val.counts().to(device)[runs])
+    best = best or Best.of(task, state["w"], runs, fed)
     active = torch.arange(len(runs), device=device)
     began = 0
     if resumed:
@@ -89,12 +95,12 @@ def train(
         if len(active) == 0:
             break
         new = epochs.one(epoch, state, active)
-        accuracy, loss = score(task, fed, engine, new["w"], fed.val, runs[active])
-        best.offer(active, new["w"], accuracy, loss, epoch + 1)
+        found = scored(task, fed, engine, new["w"], fed.val, runs[active])
+        best.offer(active, new["w"], found, epoch + 1)
         state = put(state, active, new)
         # A run whose loss is no longer finite has a rate too high for it: it will not come back.
         active = active[
-            (epoch + 1 - best.state["epoch"][active] < local.patience) & loss.isfinite()
+            (epoch + 1 - best.state["epoch"][active] < local.patience) & found.loss.isfinite()
         ]
         left = {"state": state, "best": dict(best.state), "active": active}
         on_epoch(epoch + 1, {**left, "epoch": torch.tensor(epoch + 1)})
@@ -110,8 +116,9 @@ def standard_error(accuracy: Tensor, n: Tensor) -> Tensor:
 class Best:
     """The weights of every run's last epoch within a standard error of its best."""
 
-    def __init__(self, w: Params, runs: Tensor, n: Tensor) -> None:
-        none = torch.full((len(runs),), -1.0, device=runs.device)
+    def __init__(self, w: Params, runs: Tensor, n: Tensor, *, by_accuracy: bool = True) -> None:
+        self.lowest = -1.0 if by_accuracy else -torch.inf
+        none = torch.full((len(runs),), self.lowest, device=runs.device)
         self.n = n
         self.state: Tree = {
             "w": w,
@@ -121,37 +128,53 @@ class Best:
             "epoch": torch.zeros_like(none, dtype=torch.int64),
             "trained": torch.zeros_like(none, dtype=torch.int64),
         }
+        if not by_accuracy:
+            self.state["error"] = torch.zeros_like(none)
 
-    def offer(self, rows: Tensor, w: Params, accuracy: Tensor, loss: Tensor, epoch: int) -> None:
+    @classmethod
+    def of(cls, task: Task, w: Params, runs: Tensor, fed: Federation) -> Best:
+        """Nothing was offered yet."""
+        n = fed.val.counts().to(runs.device)[runs]
+        return cls(w, runs, n, by_accuracy=of_task(task).name == "accuracy")
+
+    def offer(self, rows: Tensor, w: Params, found: Scores, epoch: int) -> None:
         """Keep what is within a standard error of the best so far."""
-        state, finite = self.state, loss.isfinite()
+        state, finite, value = self.state, found.loss.isfinite(), found.key
         state["trained"][rows] = epoch
-        top = torch.maximum(state["top"][rows], torch.where(finite, accuracy, -1.0))
+        before, now = state["top"][rows], torch.where(finite, value, self.lowest)
+        top = torch.maximum(before, now)
         state["top"][rows] = top
-        better = finite & (accuracy >= top - standard_error(top, self.n[rows]))
+        if found.error is None:
+            error = standard_error(top, self.n[rows])
+        else:
+            error = torch.where(now > before, found.error, state["error"][rows])
+            state["error"][rows] = error
+        better = finite & (value >= top - error)
         won = rows[better]
         state["w"] = put(state["w"], won, tree.row(w, better))
-        state["accuracy"][won] = accuracy[better]
-        state["loss"][won] = loss[better]
+        state["accuracy"][won] = found.value[better]
+        state["loss"][won] = found.loss[better]
         state["epoch"][won] = epoch
 
     def by_client(
         self, ids: Tensor, rates: Tensor, fed: Federation, *, all_diverged: bool = False
     ) -> Selected[Params]:
-        """Of each client's runs the most accurate, ties to the lower loss.
+        """Of each client's runs that of the highest score, ties to the lower loss.
 
         A client whose runs ``all_diverged`` is an error, unless that may be.
         """
         accuracy, loss = (self.state[k].view(len(ids), len(rates)) for k in ("accuracy", "loss"))
-        top = accuracy.amax(1, keepdim=True)
-        if bool((top < 0).any()) and not all_diverged:
-            name = fed.names[int(ids[(top.flatten() < 0).nonzero()[0, 0]])]
+        value = comparable(accuracy, loss)
+        top = value.amax(1, keepdim=True)
+        diverged = top.flatten() == self.lowest
+        if bool(diverged.any()) and not all_diverged:
+            name = fed.names[int(ids[diverged.nonzero()[0, 0]])]
             tried = ", ".join(f"{r:g}" for r in rates.tolist())
             raise ClientError(
                 f"client {name} cannot train alone: its loss is not finite at rates {tried}: "
                 "give the local baseline lower ones, as in local(lr=0.001), or look at its data."
             )
-        chosen = torch.where(accuracy == top, loss, torch.inf).argmin(1)
+        chosen = torch.where(value == top, loss, torch.inf).argmin(1)
         flat = torch.arange(len(ids), device=ids.device) * len(rates) + chosen
         best = tree.row(self.state, flat)
         trained = self.state["trained"].view(len(ids), len(rates)).sum(1)

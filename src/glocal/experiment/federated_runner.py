@@ -12,7 +12,9 @@ from typing import Any
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.core.validation import positive_integers
+from glocal.data.schema import needs_classes
 from glocal.evaluation.communication import published
+from glocal.evaluation.measures import of_task
 from glocal.experiment import ensemble, tuning
 from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import techniques
@@ -86,6 +88,8 @@ class Federated:
         )
         for technique in techniques(config.adapt):
             technique.check(setup.task, config.public, private=self.private)
+            if technique.name == "distill":
+                needs_classes(fed, "distill")
         if config.public is not None:
             check_public(config.public, setup.fed)
         for stage in self.plan.stages:
@@ -193,7 +197,8 @@ class Federated:
             ends += tuning.search(together, keeper, on_round)
             first += len(some)
         for r in range(len(setups)):
-            yield tuning.choose(rates, ends[r * len(rates) : (r + 1) * len(rates)])
+            of_repeat = ends[r * len(rates) : (r + 1) * len(rates)]
+            yield tuning.choose(rates, of_repeat, of_task(setups[r].task))
 
     def _evaluated(
         self,
@@ -207,8 +212,8 @@ class Federated:
         """What a training that is over came to."""
         config, done = setup.config, end.progress
         trained = Trained(training, done, choice.picks if choice else None)
-        known = choice.accuracy.to(setup.fed.x.device) if choice else None
-        outcome, val_accuracy = evaluate_trained(trained, setup.fed, known, config.metric)
+        known = choice.scores.to(setup.fed.x.device) if choice else None
+        outcome, scores = evaluate_trained(trained, setup.fed, known)
         adapted = None
         if config.adapt is not None:
             what = setup.title(f"{self.name}, adapting")
@@ -225,15 +230,16 @@ class Federated:
                 setup.seed,
                 public=config.public,
                 private=self.private,
-                metric=config.metric,
                 tick=tick,
             )
         states, on_disk = contents(done.clients)
         privacy = training.method(done).privacy
         return Repeat(
             outcome,
-            val_accuracy,
+            scores.value,
             end.executed,
+            val_loss=scores.loss,
+            val_error=scores.error,
             traffic=done.traffic,
             model=whole_model(setup.task, done.server),
             states=states,
@@ -263,6 +269,8 @@ class Federated:
         code = digest(self.plan, task.module, task.losses, task.augment)
         about = {**config.trained(), "validate_every": config.validate_every}
         about.pop("diverged", None)  # what diverged may be resumed otherwise
+        if setup.metric != "accuracy":
+            about["metric"] = setup.metric  # by which rates are chosen
         return f"{self.name} {code} {setup.digest} {about}"
 
     def restored(self, setup: Setup, repeat: Repeat) -> Repeat:

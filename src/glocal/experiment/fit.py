@@ -11,6 +11,7 @@ from typing import Any
 from glocal.core.errors import GlocalError, shown
 from glocal.core.progress import Report, print_note, reporter
 from glocal.data.federation import Federation
+from glocal.data.schema import needs_classes
 from glocal.evaluation.summary import against as compared_with
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import parallel
@@ -224,6 +225,8 @@ def compare(
     else:
         _check_federation(fed)
         config = from_arguments(settings)
+    if goal is not None:
+        needs_classes(fed, "a goal")
     config = recording(config, goal)
     check_budget(budget)
     if budget == "equal":

@@ -34,7 +34,9 @@ def folds_of(fed: Federation, k: int, seed: int, *, tune: bool) -> Integers:
     rows = learnable(fed, k, tune=tune).cpu()
     unit = None if fed.unit is None else fed.unit.cpu()[rows].numpy()
     key = rng.fold(rng.fold(rng.key(seed), 0xF01D), k)
-    return folds(fed.y_train.cpu()[rows].numpy(), unit, key)
+    # Numbers have no classes to keep in proportion.
+    y = fed.y_train.cpu()[rows] if fed.target.classes else torch.zeros(len(rows), dtype=torch.int64)
+    return folds(y.numpy(), unit, key)
 
 
 def folds(y: Integers, unit: Integers | None, key: Tensor, at_most: int = FOLDS) -> Integers:

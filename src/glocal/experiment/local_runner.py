@@ -84,7 +84,9 @@ class LocalOnly:
                 seconds=baseline.seconds,
                 together=together,
                 on_disk=on_disk,
+                val_loss=baseline.val_loss,
                 cv_accuracy=baseline.cv_accuracy,
+                cv_loss=baseline.cv_loss,
             )
             repeats.append(repeat)
         return repeats

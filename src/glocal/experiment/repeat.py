@@ -13,7 +13,8 @@ from glocal.core import tree
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.evaluation.communication import Traffic
-from glocal.evaluation.evaluate import Models, Outcome, at_once, outcomes, pick, validation
+from glocal.evaluation.evaluate import Models, Outcome, at_once, outcomes, pick, validated
+from glocal.evaluation.scores import Scores
 from glocal.evaluation.trials import pool_is_valid
 from glocal.experiment.adaptation_report import Adapted
 from glocal.experiment.attack_report import Struck
@@ -74,10 +75,15 @@ class Repeat:
 
     outcome: Outcome
     val_accuracy: Tensor
-    """[clients] of the model each client uses: what a choice goes by."""
+    """[clients] the score on validation data of the model each client uses, by rule its accuracy:
+    what a choice goes by (:mod:`glocal.evaluation.scores`)."""
     engine: str
+    val_loss: Tensor | None = None
+    val_error: Tensor | None = None
+    """[clients] the standard error of the score, where it is no accuracy."""
     cv_accuracy: Tensor | None = None
-    """[clients] the cross-validated accuracy of clients alone, where the best alone is wanted."""
+    """[clients] the cross-validated score of clients alone, where the best alone is wanted."""
+    cv_loss: Tensor | None = None
     left_out: dict[str, int] = field(default_factory=dict)
     """Of the best alone: how many clients had too much data for a family."""
     traffic: Traffic = field(default_factory=Traffic)
@@ -124,21 +130,18 @@ def contents(store: ClientStore, *, final: bool = False) -> tuple[Tree, ClientSt
 def evaluate_trained(
     trained: Trained,
     fed: Federation,
-    val_accuracy: Tensor | None = None,
-    metric: str = "accuracy",
-) -> tuple[Outcome, Tensor]:
-    """What every client's model does on ``fed``, and their validation accuracies, unless known.
+    scores: Scores | None = None,
+) -> tuple[Outcome, Scores]:
+    """What every client's model does on ``fed``, and their validation scores, unless known.
 
     An attack may have changed the training data: clients are evaluated on their own data.
     """
     t, same = trained.training, trained.one_for_all
     where = (t.task, fed, t.engine, trained.candidates())
-    outcome = outcomes(*where, pool=pool_is_valid(fed), one_for_all=same, metric=metric)
+    outcome = outcomes(*where, pool=pool_is_valid(fed), one_for_all=same)
     if trained.picks is not None:
         outcome = replace(outcome, chosen=list(trained.picks))
-    if val_accuracy is None:
-        val_accuracy = validation(*where, one_for_all=same)[0]
-    return outcome, val_accuracy
+    return outcome, scores or validated(*where, one_for_all=same)[0]
 
 
 def struck(

@@ -67,6 +67,8 @@ class Run:
     """What the best alone came to in each repeat, where it was asked for; not in files."""
     alone_scores: tuple[Tensor, ...] = field(default=(), repr=False)
     """What choices hold against each method, [clients] of each repeat; not in files."""
+    alone_losses: tuple[Tensor, ...] = field(default=(), repr=False)
+    """The same for clients that have no score of the metric that counts."""
     template: nn.Module | None = field(default=None, repr=False)
     """The model's architecture, for :meth:`module` and :meth:`client_model`."""
     description: Description | None = field(default=None, repr=False)
@@ -148,14 +150,14 @@ class Run:
 
     def __repr__(self) -> str:
         """The verdict in a line."""
-        s = self.summary
+        s, name = self.summary, self.summary.get("metric") or "accuracy"
         if s["benefit"] is None:
             return (
-                f"<Run {self.method}: mean accuracy {s['mean']:.3f} of {s['clients']} clients, "
+                f"<Run {self.method}: mean {name} {s['mean']:.3f} of {s['clients']} clients, "
                 "which are set against no baseline>"
             )
         return (
-            f"<Run {self.method}: mean accuracy {s['mean']:.3f} (alone {s['local_mean']:.3f}); "
+            f"<Run {self.method}: mean {name} {s['mean']:.3f} (alone {s['local_mean']:.3f}); "
             f"{s['better_off']} better off, {s['worse_off']} worse off, "
             f"{s['same']} the same, {s['undecided']} undecided of {s['clients']}>"
         )
@@ -233,6 +235,8 @@ def assembled(
         baseline=several if is_baseline else tuple(baseline),
         best=tuple(alone.best or ()),
         alone_scores=alone.scores or tuple(repeat.val_accuracy for repeat in baseline),
+        alone_losses=alone.losses
+        or tuple(repeat.val_loss for repeat in baseline if repeat.val_loss is not None),
         template=setup.task.module,
         description=_described(setup, fed, name),
         preprocessing=fed.preprocessing,
@@ -263,7 +267,7 @@ def _described(setup: Setup, fed: Federation, method: str) -> Description:
 
 
 OF_BASELINE = (
-    *("local_", "benefit", "low", "high", "verdict"),
+    *("best_local_", "local_", "benefit", "low", "high", "verdict"),
     *("estimate", "p_worse", "needs", "same_model_"),
 )
 """How the columns of a client's row begin that are about what it has alone."""
@@ -274,7 +278,7 @@ def without_baseline(rows: Table, summary: dict[str, Any]) -> None:
     for row in rows:
         row |= {k: None for k in row if k.removeprefix("own_").startswith(OF_BASELINE)}
     of_counts = ("better_off", "worse_off", "same", "undecided", "above", "below", "ties")
-    about = (*OF_BASELINE[:2], *of_counts)
+    about = ("local_", "benefit", *of_counts)
     for figures in (summary, summary.get("own", {})):
         figures |= {k: None for k in figures if k.startswith(about)}
     for name in ("at_least", "by_chance"):

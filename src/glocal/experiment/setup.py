@@ -24,10 +24,10 @@ from glocal.core.threads import one_thread
 from glocal.core.types import Params
 from glocal.core.validation import build, not_negative
 from glocal.data.federation import Federation
+from glocal.data.schema import needs_classes
 from glocal.engines.base import Engine
-from glocal.evaluation.evaluate import Outcome, metric_names, outcomes
-from glocal.evaluation.influence import VALUES
-from glocal.evaluation.metrics import LOWER_IS_BETTER
+from glocal.evaluation import measures
+from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.pooling_test import worth_evaluating
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment.adaptation import techniques
@@ -43,7 +43,9 @@ from glocal.methods import registry, resolve
 from glocal.methods.local import LocalTraining
 from glocal.nn import models
 from glocal.nn.augment import AUGMENTATIONS, chain
-from glocal.nn.task import PRECISIONS, Augment, Task, cross_entropy, try_out, try_vectorised
+from glocal.nn.losses import LOSSES
+from glocal.nn.losses import resolve as resolve_loss
+from glocal.nn.task import PRECISIONS, Augment, Task, try_out, try_vectorised
 from glocal.slots.method import Method
 from glocal.training.attacks import Attack, parse
 from glocal.training.client_state.placement import check_place
@@ -75,6 +77,11 @@ class Setup:
     model_name: str
 
     @property
+    def metric(self) -> str:
+        """The name of what better off is measured by."""
+        return measures.of_task(self.task).name
+
+    @property
     def scored(self) -> bool:
         """Whether clients alone are also cross-validated, to find the best they can do."""
         return self.config.baseline == "best"
@@ -91,13 +98,15 @@ class Setup:
     def baseline_text(self, client: LocalTraining) -> str:
         """How clients train alone here, as a text that is equal for equal settings."""
         flags = f"{' refitted' * self.config.tune}{' scored' * self.scored}"
+        if self.metric != "accuracy":
+            flags += f" by {self.metric}"  # which chooses rate and epoch
         return known_by(self.alone(client)) + flags
 
     def key(self, client: LocalTraining) -> str:
         """A text that is equal, while ``objects`` live, where a baseline would come out equal."""
         pool = str(worth_evaluating(self.fed))  # whether it was evaluated on all clients' examples
         objects = (str(id(part)) for part in self.objects)
-        about = (self.config.metric, self.baseline_text(client))
+        about = (self.metric, self.baseline_text(client))
         return " ".join([self.digest, pool, *objects, *about])
 
     @property
@@ -131,16 +140,18 @@ def make(config: Config, fed: Federation, repeat: int) -> Setup:
     module, fresh, label = _module(model, fed, seed)
     if config.init is not None:
         load_weights(module, config.init)
-    losses = config.losses or cross_entropy
+    for what in ("new_test", "attack"):
+        if getattr(config, what):
+            needs_classes(fed, what)
+    losses = resolve_loss(config.losses, fed.target.task)
+    metric = measures.default(fed.target) if config.metric is None else config.metric
+    measures.check_fits(metric, fed, config.same)
+    measure = measures.measure(metric, fed.target)
     augment, precision = augmentation(config.augment), config.precision
-    task = Task(module, losses=losses, augment=augment, fresh=fresh, precision=precision)
+    how: dict[str, Any] = {"augment": augment, "fresh": fresh, "precision": precision}
+    task = Task(module, losses=losses, target=fed.target, metric=measure, **how)
     task, fed = task.to(device), fed.to(device)
     try_out(task, fed.x, fed.y)
-    if config.metric not in metric_names(fed.classes):
-        raise GlocalError(
-            f"{config.metric} is no metric of {fed.classes} classes: use one of "
-            f"{', '.join(n for n in metric_names(fed.classes) if n in VALUES)}."
-        )
     engine = _engine(config.engine, task, fed, device)
     weights = hashlib.sha256(label.encode())
     for leaf in task.params.values():
@@ -152,7 +163,8 @@ def make(config: Config, fed: Federation, repeat: int) -> Setup:
     if isinstance(config.augment, str):
         digest += f" {config.augment}"
     objects = tuple(
-        None if isinstance(part, str) else part for part in (losses, config.augment, model)
+        None if isinstance(part, str) else part
+        for part in (losses, config.augment, model, None if isinstance(metric, str) else metric)
     )
     name = config.model if isinstance(config.model, str) else type(module).__name__
     return Setup(config, fed, task, engine, seed, repeat, digest, objects, name)
@@ -215,16 +227,14 @@ def check_names(config: Config) -> None:
         baseline(config.baseline)
     check_place(config.states)
     check_policy(config.diverged)
-    if config.metric not in VALUES:
-        raise unknown("metric", config.metric, VALUES)
+    if config.metric is not None:
+        measures.check(config.metric)
+    if isinstance(config.losses, str) and config.losses not in LOSSES:
+        raise unknown("loss", config.losses, LOSSES)
     not_negative(join_cost=config.join_cost, personalise_cost=config.personalise_cost)
     if config.same is not None:
         not_negative(same=config.same)
-        if config.same >= 1 and config.metric not in LOWER_IS_BETTER:
-            raise GlocalError(
-                f"same is a share, which must be below 1, not {config.same:g}: {config.same:g} "
-                f"points are {config.same / 100:g}."
-            )
+        measures.check_same(config.same, config.metric)
     if config.precision not in PRECISIONS:
         raise unknown("precision", config.precision, PRECISIONS)
 
@@ -284,7 +294,7 @@ def _evaluated(setup: Setup, baseline: Selected[ClientStore]) -> Outcome:
         return {"own": baseline.models.rows_of(ids)}
 
     where = (setup.task, setup.fed, setup.engine)
-    return outcomes(*where, models, pool=worth_evaluating(setup.fed), metric=setup.config.metric)
+    return outcomes(*where, models, pool=worth_evaluating(setup.fed))
 
 
 def is_measured(setup: Setup, client: LocalTraining) -> bool:

@@ -1,10 +1,11 @@
 """The learning rate and the number of rounds, chosen on validation data; then trained again.
 
 A method is trained at a few learning rates, side by side with all of its repeats, and validated at
-about ten evenly spaced rounds. In each repeat the rate and the round of the highest mean validation
-accuracy over clients win (ties: the lower loss, then the earlier round). With these it is trained
-again from the same seeds on training and validation data, its schedules those of all rounds. What
-was known of validation data before stays what is known of it: each client's accuracy, by which
+about ten evenly spaced rounds. In each repeat the rate and the round win that are best by the mean
+over clients of the metric that counts (ties: the lower loss, then the earlier round). With these it
+is trained again from the same seeds on training and validation data, its schedules those of all
+rounds. What
+was known of validation data before stays what is known of it: each client's score, by which
 others may choose, and the candidate that it picked.
 """
 
@@ -16,8 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from glocal.evaluation.measures import Measure, named
+from glocal.evaluation.scores import Scores
 from glocal.experiment.chosen import with_validation
 from glocal.experiment.setup import Setup
 from glocal.methods.specs import leaves_rate_open
@@ -29,6 +31,8 @@ from glocal.training.side_by_side import LaneGroup
 
 RATES = (1 / 3, 1.0, 3.0)
 """What a method's own learning rate is multiplied by."""
+
+ACCURACY = named("accuracy")
 
 POINTS = 10
 """Rounds, evenly spaced, after which a training may end."""
@@ -55,8 +59,8 @@ class Choice:
     factor: float
     """On the method's own learning rate."""
     round: int
-    accuracy: Tensor
-    """[clients]"""
+    scores: Scores
+    """[clients] on validation data."""
     picks: tuple[str, ...]
     """The candidate of each client."""
     validation: dict[int, dict[str, float]]
@@ -87,29 +91,35 @@ def search(
     return run_rounds(group, lambda r, done, _: on_round(r, done), keeper, may_fail=True)
 
 
-def choose(factors: Sequence[float], ends: Sequence[RoundsEnd]) -> Choice:
+def choose(
+    factors: Sequence[float], ends: Sequence[RoundsEnd], measure: Measure = ACCURACY
+) -> Choice:
     """The best rate and round of one repeat, from where it ended at each rate."""
+    name = f"val_{measure.name}"
     points = [
-        (line["val_accuracy"], -line["val_loss"], -line["round"], i)
+        (measure.sign * line[name], -line["val_loss"], -line["round"], i)
         for i, end in enumerate(ends)
         for line in end.progress.history
-        if "val_accuracy" in line and math.isfinite(line["val_loss"])
+        if name in line and math.isfinite(line["val_loss"])
     ]
     if not points:
         raise next(end.error for end in ends if end.error is not None)
     *_, minus_round, i = max(points)
     history = ends[i].progress.history
-    accuracy, picks = history[-minus_round - 1]["clients"]
-    recorded = ("val_accuracy", "val_loss")
+    value, picks, loss, error = history[-minus_round - 1]["clients"]
+    scores = Scores(
+        torch.tensor(value), torch.tensor(loss), None if error is None else torch.tensor(error)
+    )
+    recorded = dict.fromkeys(("val_accuracy", name, "val_loss"))
     return Choice(
         factors[i],
         -minus_round,
-        torch.tensor(accuracy),
+        scores,
         tuple(picks),
         {
-            line["round"]: {name: line[name] for name in recorded}
+            line["round"]: {what: line[what] for what in recorded if what in line}
             for line in history[:-minus_round]
-            if recorded[0] in line
+            if name in line
         },
         sum(line.get("gradients", 0) for end in ends for line in end.progress.history),
         sum(end.seconds for end in ends),

@@ -15,28 +15,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import grad_and_value
-from torch.nn import functional
 
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, unknown
+from glocal.core.target import Target
 from glocal.core.types import Batch, Params, Tree
 from glocal.nn import compat
-
-Losses = Callable[[Tensor, Tensor], Tensor]
-"""Maps logits and labels to one loss per example."""
+from glocal.nn.losses import Losses, cross_entropy
 
 PRECISIONS = {"single": None, "bf16": torch.bfloat16}
 """The type in which a training pass computes; weights, gradients and losses stay in float32."""
 
+CLASSES = Target()
+"""The task of classification."""
+
 Augment = Callable[[Tensor, Tensor], Tensor]
 """Maps a batch's inputs and a key to inputs of the same shape; see :mod:`glocal.nn.augment`."""
-
-
-def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy of each example; of a sequence, the mean over its positions."""
-    if y.dim() == 1:
-        return functional.cross_entropy(logits, y, reduction="none")
-    return functional.cross_entropy(logits.transpose(1, -1), y, reduction="none").flatten(1).mean(1)
 
 
 class SeveralTrainingsError(GlocalError):
@@ -53,6 +47,8 @@ class Task:
         augment: a keyed function on a batch's inputs, applied in training only.
         fresh: builds the module anew under torch's seed, for methods that need an initialisation of
             their own; without it every layer's ``reset_parameters`` is called.
+        target: what labels are (:mod:`glocal.core.target`): classes, numbers or counts.
+        metric: what better off is measured by, and models are chosen by on validation data.
         precision: ``"single"``, or ``"bf16"`` for products and convolutions of training in bfloat16
             (torch's autocast); evaluation is always in float32.
     """
@@ -65,6 +61,8 @@ class Task:
         augment: Augment | None = None,
         fresh: Callable[[], nn.Module] | None = None,
         precision: str = "single",
+        target: Target = CLASSES,
+        metric: Any = "accuracy",
     ) -> None:
         compat.check(module)
         if precision not in PRECISIONS:
@@ -73,6 +71,7 @@ class Task:
         self.module = copy.deepcopy(module).train()
         self._eval_module = copy.deepcopy(module).eval()
         self._bind()
+        self.target, self.metric = target, metric
         self.losses = losses
         self.augment = augment
         self._fresh = fresh
@@ -185,8 +184,13 @@ class Task:
         return self._eval_call(params, x)
 
     def example_metrics(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Each example's loss, and whether it is right (of a sequence, the share of positions)."""
+        """Each example's loss, and whether it is right (of a sequence, the share of positions).
+
+        Where labels are numbers, none is right, and there are losses alone.
+        """
         logits = self.predict(params, x)
+        if not self.target.classes:
+            return {"loss": self.losses(logits, y)}
         hit = (logits.argmax(-1) == y).to(logits.dtype)
         correct = hit.flatten(1).mean(1) if hit.dim() > 1 else hit
         return {"correct": correct, "loss": self.losses(logits, y)}
@@ -194,6 +198,11 @@ class Task:
     def example_logits(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """The logits of each example, from which any metric can be computed."""
         return {"logits": self.predict(params, x)}
+
+    def example_outputs(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """The logits of each example, and its loss."""
+        logits = self.predict(params, x)
+        return {"logits": logits, "loss": self.losses(logits, y)}
 
 
 def weighted_mean(each: Tensor, weight: Tensor) -> Tensor:
@@ -260,8 +269,15 @@ def try_out(task: Task, x: Tensor, y: Tensor) -> None:
     batch = _small_batch(x, y)
     floats = x.is_floating_point()
     logits = _named_layer(task, lambda: task.predict(task.params, batch["x"]), "run", floats)
+    if not task.target.classes and logits.shape != (*batch["y"].shape, 1):
+        raise GlocalError(
+            f"the model maps inputs of shape {tuple(batch['x'].shape)} to outputs of shape "
+            f"{tuple(logits.shape)}: for {task.target.task} it must return one number for each "
+            "example, so give its last layer one output."
+        )
     classes = logits.shape[-1] if logits.dim() == y.dim() + 1 else 0
-    if logits.shape[:-1] != batch["y"].shape or classes <= int(y.max()):
+    fits = logits.shape[:-1] == batch["y"].shape
+    if task.target.classes and not (fits and classes > int(y.max())):
         raise GlocalError(
             f"the model maps inputs of shape {tuple(batch['x'].shape)} to outputs of shape "
             f"{tuple(logits.shape)}, and the labels go up to {int(y.max())}: it must return one "

@@ -6,37 +6,36 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glocal.evaluation.metrics import LOWER_IS_BETTER
-from glocal.evaluation.partial_pooling import FEWEST
 from glocal.evaluation.summary import against
 from glocal.experiment.run import Run
+from glocal.report.legend import constant_row, legend
 from glocal.report.tables import (
     Cell,
     count,
     html,
-    interval,
     number,
     paragraphs,
     percent,
-    points,
     short,
     show_table,
     some,
-    span,
     table,
     verdict,
 )
+from glocal.report.units import unit_of
 from glocal.slots.privacy import in_words
 
 
 def show_comparison(runs: Mapping[str, Run], base: str | None = None) -> None:
     """Print a row for each method: how well, how fairly, who is better off, at what traffic."""
     base_summary = runs[base].summary if base else None
-    show_table(*_table(runs, base), *_legend(runs))
+    show_table(*_table(runs, base), *legend(runs))
     if base_summary is not None:
         pairs = against(base_summary, base_summary)["by"]
         over = f", with a paired 90 % interval over {pairs}" if pairs else ""
-        print(f"vs {base}: points above it on average{over}.")
+        unit = unit_of(base_summary)
+        how = f"{unit.of_differences}, better" if unit.scale == 1 else "points above it"
+        print(f"vs {base}: {how} on average{over}.")
     for name, run in runs.items():
         if not run.is_baseline and "at_least" in run.summary:
             paragraphs(shown_in_words(name, run.summary))
@@ -61,14 +60,15 @@ def show_comparison(runs: Mapping[str, Run], base: str | None = None) -> None:
 def html_of_comparison(runs: Mapping[str, Run]) -> str:
     """The same table as HTML, for a notebook."""
     base = next((name for run in runs.values() for name in run.summary.get("against", ())), None)
-    return html(*_table(runs, base), *_legend(runs)) if runs else "<p>No methods.</p>"
+    return html(*_table(runs, base), *legend(runs)) if runs else "<p>No methods.</p>"
 
 
 def _table(runs: Mapping[str, Run], base: str | None) -> tuple[list[str], list[list[Cell]]]:
     """The head, and a row for each method."""
     new_test = any("new_test" in run.summary for run in runs.values())
     best = any("same_model_benefit" in run.summary for run in runs.values())
-    head = ["method", "mean %", "worst 10 %", "best 10 %", "Gini"]
+    first = next(iter(runs.values()))
+    head = ["method", f"mean {unit_of(first.summary).heading}", "worst 10 %", "best 10 %", "Gini"]
     head += ["vs same model", "vs best alone"] if best else ["vs alone"]
     head += ["better off", "worse off", "same", "undecided", "sent up", "sent down"]
     head += ["gradients", *(["seconds"] if sys.stdout.isatty() else [])]
@@ -76,7 +76,7 @@ def _table(runs: Mapping[str, Run], base: str | None) -> tuple[list[str], list[l
     head += [*(["new test %"] if new_test else []), *([f"vs {base}"] if base else [])]
     base_summary = runs[base].summary if base else None
     rows = [_row(name, run, base_summary, new_test, bool(goal), best) for name, run in runs.items()]
-    return head, rows
+    return head, [*rows, *constant_row(runs, len(head))]
 
 
 def shown_in_words(name: str, summary: Mapping[str, Any]) -> str:
@@ -107,22 +107,24 @@ def advice_in_words(runs: Mapping[str, Run]) -> list[str]:
     parts += [f"stay alone {first['advice']['stay']}"]
     best = next((name for name, s in advised.items() if s["recommended"]), None)
     for_all = f"For all: {best}." if best else "For all: stay alone."
+    unit = unit_of(first)
+    counted = unit.of_differences if unit.scale == 100 else f"of {unit.name}"
     return [
         f"Advice, chosen on validation data: {', '.join(parts)}; on test data that gains "
-        f"{points(first['advice']['benefit'])} points on average. {for_all}"
+        f"{unit.difference(first['advice']['benefit'])} {counted} on average. {for_all}"
     ]
 
 
 def _row(
     name: str, run: Run, base: Mapping[str, Any] | None, new_test: bool, goal: bool, best: bool
 ) -> list[Cell]:
-    s = run.summary
+    s, unit = run.summary, unit_of(run.summary if base is None else base)
     verdicts: list[Cell] = ["baseline", *(["–"] if best else []), *["–"] * 4]
     if not run.is_baseline:
         over = {"difference": s["benefit"], "low": s["benefit_low"], "high": s["benefit_high"]}
         verdicts = [
-            *([points(s.get("same_model_benefit"))] if best else []),
-            interval(over),
+            *([unit.difference(s.get("same_model_benefit"))] if best else []),
+            unit.interval(over),
             *off_counts(s),
             str(s["same"]),
             str(s["undecided"]),
@@ -131,7 +133,7 @@ def _row(
         verdicts = ["–"] * len(verdicts)
     return [
         (name, "bold"),
-        *(percent(s[k]) for k in ("mean", "worst10", "best10")),
+        *(unit.value(s[k]) for k in ("mean", "worst10", "best10")),
         f"{s['gini']:.1f}",
         *verdicts,
         short(s["params_up"]),
@@ -140,7 +142,7 @@ def _row(
         *_seconds(run),
         *(_goal_cells(s) if goal else []),
         *([percent(s.get("new_test", {}).get("logits"))] if new_test else []),
-        *([] if base is None else ["–" if s is base else interval(against(s, dict(base)))]),
+        *([] if base is None else ["–" if s is base else unit.interval(against(s, dict(base)))]),
     ]
 
 
@@ -207,14 +209,14 @@ def show_adaptation(runs: Mapping[str, Run]) -> None:
         s = run.summary
         if "adapted" not in s:
             continue
-        adapted = s["adapted"]
+        adapted, unit = s["adapted"], unit_of(s)
         by = sorted(adapted["by"].items(), key=lambda item: -item[1])
         rows.append(
             [
                 (name, "bold"),
-                percent(s["mean"]),
-                percent(s["adapted_mean"]),
-                interval(adapted["gain"]),
+                unit.value(s["mean"]),
+                unit.value(s["adapted_mean"]),
+                unit.interval(adapted["gain"]),
                 *(f"{s[k]} → {s[f'adapted_{k}']}" for k in ("better_off", "worse_off")),
                 _worse_in_each(adapted["worse_off_in_each"]),
                 ", ".join(f"{k} {v}" for k, v in by),
@@ -222,13 +224,21 @@ def show_adaptation(runs: Mapping[str, Run]) -> None:
         )
         pairs = adapted["gain"]["by"]
         over = f", with a paired 90 % interval over {pairs}" if pairs else ""
-    head = ["method", "mean %", "adapted %", "gain", "better off", "worse off", "in each repeat"]
+    head = [
+        "method",
+        f"mean {unit.heading}",
+        f"adapted {unit.heading}",
+        "gain",
+        "better off",
+        "worse off",
+        "in each repeat",
+    ]
     show_table(
         [*head, "adapted by"],
         rows,
         "Adapted: each client goes on from what it got, on its own data; rate, epoch and technique "
-        f"are chosen on its validation data. Gain: points{over}. Better and worse off than alone: "
-        "before → after. In each repeat: how many are "
+        f"are chosen on its validation data. Gain: {unit.of_differences}{over}. Better and "
+        "worse off than alone: before → after. In each repeat: how many are "
         "worse off by that repeat's test data alone, on average; with three repeats or more, the "
         "90 % interval of the change.",
     )
@@ -285,82 +295,6 @@ def choice_in_words(summary: Mapping[str, Any]) -> str:
     )
 
 
-def _legend(runs: Mapping[str, Run]) -> list[str]:
-    summaries = [run.summary for run in runs.values()]
-    summary, clients = summaries[0], next(iter(runs.values())).clients
-    where = (
-        "all clients' test examples, weighted by its label shares"
-        if summary["estimate"] == "pooled"
-        else "each client's own test split"
-    )
-    repeats = summary["repeats"]
-    lines = [
-        f"{len(clients)} clients, {sum(clients['n_train'])} training examples, "
-        f"{summary['parameters']:,} parameters" + (f", {repeats} repeats." if repeats > 1 else "."),
-        f"Accuracy: each client's model on {where}; means over clients. {_what_is_above(summaries)}"
-        "Sent: parameters communicated, to and from all sampled clients together. Gradients: of "
-        "one example each, by all clients together.",
-    ]
-    if any(s["benefit"] is not None for s in summaries):
-        lines.append(_what_verdicts_mean(summary))
-        if "pooling" in summary and summary["metric"] == "accuracy":
-            lines.append(summary["pooling"]["why"])
-    if any("new_test" in s for s in summaries):
-        lines.append("New test: all clients' logits averaged, on everybody's test examples.")
-    return lines
-
-
-UNITS = {"accuracy": "points", "cross_entropy": "hundredths of a nat of cross-entropy"}
-"""What a benefit is counted in; of other metrics, points of them."""
-
-
-def _what_is_above(summaries: Sequence[Mapping[str, Any]]) -> str:
-    """What stands in the columns of the benefit."""
-    if all(s["benefit"] is None for s in summaries):
-        return ""
-    metric = summaries[0]["metric"]
-    better = "better than" if metric in LOWER_IS_BETTER else "above"
-    unit = UNITS.get(metric, f"points of {metric}")
-    best = next((s["best_alone"] for s in summaries if "best_alone" in s), None)
-    if best is None:
-        what = "the model the client trains by itself"
-        return f"vs alone: {unit} {better} {what}, with a 90 % interval. "
-    families = ", ".join(f"{k} {n}" for k, n in sorted(best.items(), key=lambda i: -i[1]))
-    by = "" if metric == "accuracy" else " by accuracy"
-    return (
-        f"vs same model: {unit} {better} the same model that the client trains by itself; vs best "
-        f"alone: {better} the best it can train by itself (chosen on its own data{by}: "
-        f"{families}), with a 90 % interval. "
-    )
-
-
-def _what_verdicts_mean(summary: Mapping[str, Any]) -> str:
-    metric, given = summary["metric"], summary.get("same_within")
-    within = "5 % of what it has alone" if metric in LOWER_IS_BETTER else "2 points"
-    if given is not None:
-        within = f"{100 * given:g} {UNITS.get(metric, 'points')}"
-    same = f"Same: within {within}"
-    if summary["covers"] == "tests":
-        by = "a paired test at 90 %" if metric == "accuracy" else "a normal 90 % interval"
-        return (
-            f"Better or worse off: of these trained models, by {by}; models that are trained again "
-            f"may differ: --repeats 3. {same}; else undecided."
-        )
-    text = (
-        "Better or worse off: shown at 90 % for a client that takes part and trains anew, by an "
-        "interval that covers test examples and the luck of training on both sides; it does not "
-        "cover other clients, or data of another kind."
-    )
-    if summary["estimate"] == "own" and summary["clients"] >= FEWEST:
-        text += (
-            " On own test splits it holds for 90 % of clients on average: one that differs from "
-            "all others is drawn towards them."
-        )
-    if summary.get("covers_label_shares"):
-        text += " A client's interval covers its label shares, too; that of the mean does not."
-    return f"{text} {same}. Undecided: neither is shown."
-
-
 def show_clients(run: Run) -> None:
     """Print a row for each client."""
     print()
@@ -374,22 +308,33 @@ def html_of_clients(run: Run) -> str:
 
 def _client_table(run: Run) -> tuple[list[str], list[list[Cell]]]:
     """The head, and a row for each client."""
+    unit = unit_of(run.summary)
     rows: list[list[Cell]] = [
         [
             str(r["client"]),
             "baseline" if run.is_baseline else verdict(r["verdict"]),
             str(r["n_train"]),
             str(r["n_test"]),
-            percent(r["accuracy"]),
-            percent(r["local_accuracy"]),
-            points(r["benefit"]),
-            span(r["low"], r["high"]),
+            unit.value(r["value"] if "value" in r else r["accuracy"]),
+            unit.value(_alone(r)),
+            unit.difference(r["benefit"]),
+            unit.span(r["low"], r["high"]),
             _needs(r.get("needs")),
         ]
         for r in run.clients
     ]
-    head = ["client", "verdict", "train", "test", "accuracy %", "alone %", "benefit"]
+    heading = "accuracy %" if unit.metric == "accuracy" else unit.heading
+    alone = f"alone{' %' * (unit.metric == 'accuracy')}"
+    head = ["client", "verdict", "train", "test", heading, alone, "benefit"]
     return [*head, "90 % interval", "would decide"], rows
+
+
+def _alone(row: Mapping[str, Any]) -> float | None:
+    """What a client has alone: the best, where that was asked for."""
+    if row.get("best_local_value") is not None:
+        return float(row["best_local_value"])
+    found = row["local_value"] if "local_value" in row else row["local_accuracy"]
+    return None if found is None else float(found)
 
 
 def _needs(needs: Mapping[str, int] | None) -> str:

@@ -90,7 +90,7 @@ def adapted(
     setup, files, trained = old.setup, old.files, old.trained
     name = files.method
     alone = run_seed(baseline_of(setup.config), setup, Callbacks(report))
-    outcome, val_accuracy = evaluate_trained(trained, setup.fed)
+    outcome, scores = evaluate_trained(trained, setup.fed)
     where, tick = (setup.task, setup.fed, setup.engine), partial(report, f"{name}, adapting")
     wanted, private = techniques(by), trained.training.plan.stages[0].method.privacy is not None
     for technique in wanted:
@@ -107,7 +107,7 @@ def adapted(
     )
     repeat = Repeat(
         outcome,
-        val_accuracy,
+        scores.value,
         setup.engine.executed,
         adapted=now,
         trained=trained,

@@ -30,7 +30,8 @@ from glocal.engines.base import CohortRound, Engine
 from glocal.engines.batching import plan
 from glocal.methods.fedavg import fedavg
 from glocal.nn import models
-from glocal.nn.task import Task, cross_entropy
+from glocal.nn.losses import cross_entropy
+from glocal.nn.task import Task
 from glocal.slots.weighting import Setting
 
 RATE = 0.01

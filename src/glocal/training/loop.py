@@ -25,6 +25,7 @@ from glocal.engines.batching import PlanSize
 from glocal.engines.gradients import gradients
 from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
 from glocal.evaluation.evaluate import Models, validated
+from glocal.evaluation.scores import recorded
 from glocal.nn.task import Task
 from glocal.slots.client import Local
 from glocal.slots.method import Method, Plan
@@ -327,9 +328,8 @@ class Training:
     def _validated(self, progress: Progress) -> dict[str, Any]:
         """What validation data says, for the round's line."""
         where = (self.task, self.fed, self.engine, self.models(progress))
-        accuracy, loss, picks = validated(*where, one_for_all=self.one_for_all(progress))
-        means = {"val_accuracy": float(accuracy.mean()), "val_loss": float(loss.mean())}
-        return {**means, "clients": [accuracy.tolist(), picks]} if self.by_client else means
+        found, picks = validated(*where, one_for_all=self.one_for_all(progress))
+        return recorded(self.task, found, picks if self.by_client else None)
 
     def _next_stage(self, progress: Progress) -> None:
         """The next stage starts from what this one ended with; clients start it lazily."""

@@ -1,0 +1,131 @@
+"""Scores: the metric that counts on data that models are chosen by, such that higher is better.
+
+Of an error, the score is the error with a minus. A client whose validation data has no value of the
+metric (an AUC with one class) goes by its loss instead, in every choice that it has.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal.core.threads import one_thread
+from glocal.data.federation import Federation
+from glocal.evaluation.measures import Measure, of_task, standard_error
+from glocal.nn.task import Task
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of some clients' models, [models] each."""
+
+    value: Tensor
+    """Higher is better; NaN where there is none."""
+    loss: Tensor
+    error: Tensor | None = None
+    """The standard error of ``value``, or of the loss where there is none; None of accuracies,
+    from which it follows."""
+    accuracy: Tensor | None = None
+    """Where the metric is another and labels are classes."""
+
+    @property
+    def key(self) -> Tensor:
+        """What models of one client are compared by."""
+        return comparable(self.value, self.loss)
+
+    def to(self, device: torch.device) -> Scores:
+        """The same on another device."""
+        moved: dict[str, Any] = {}
+        for each in fields(self):
+            held = getattr(self, each.name)
+            moved[each.name] = None if held is None else held.to(device)
+        return Scores(**moved)
+
+
+def comparable(value: Tensor, loss: Tensor) -> Tensor:
+    """The score, or the negative loss where there is none."""
+    return torch.where(value.isnan(), -loss.to(value), value)
+
+
+def mean_score(value: Tensor, loss: Tensor) -> float:
+    """The mean over the clients that have a score; if none has one, by their loss."""
+    there = ~value.isnan()
+    return float(value[there].mean()) if bool(there.any()) else -float(loss.mean())
+
+
+@one_thread()
+def measured(
+    task: Task, fed: Federation, marks: dict[str, Tensor], y: Tensor, real: Tensor, ids: Tensor
+) -> Scores:
+    """The scores of models from what they put out: [models, examples], of which some are padding.
+
+    ``ids`` are the clients whose data each has.
+    """
+    measure, device = of_task(task), y.device
+    loss, real, y = marks["loss"].cpu(), real.cpu(), y.cpu()
+    output = in_unit(fed, marks["logits"].cpu(), ids)
+    if not fed.target.classes:
+        y = labels_in_unit(fed, y, ids)
+    n = real.sum(1)
+    mean_loss = (loss * real).sum(1) / n
+    if measure.each is not None:
+        each = torch.where(real, measure.each(output, y), 0.0)
+        mean = each.sum(1) / n
+        square = (torch.where(real, each - mean[:, None], 0.0).square().sum(1) + mean.square()) / n
+        value, error = measure.sign * mean, (square / n).sqrt()
+    else:
+        found = [_one(measure, output[i][real[i]], y[i][real[i]]) for i in range(len(ids))]
+        value, error = torch.tensor(found, dtype=torch.float64).unbind(1)
+        value = measure.sign * value
+        of_loss = [standard_error(loss[i][real[i]].double()) for i in range(len(ids))]
+        error = torch.where(value.isnan(), torch.tensor(of_loss, dtype=torch.float64), error)
+    accuracy = None
+    if fed.target.classes:
+        hit = (output.argmax(-1) == y).float()
+        hit = hit if hit.dim() == 2 else hit.mean(-1)
+        accuracy = ((hit * real).sum(1) / n).to(device)
+    return Scores(
+        value.float().to(device), mean_loss.to(device), error.float().to(device), accuracy
+    )
+
+
+def recorded(task: Task, found: Scores, picks: list[str] | None = None) -> dict[str, Any]:
+    """What a round's line says of validation data; with ``picks``, of every client, too."""
+    measure, line = of_task(task), dict[str, Any]()
+    if measure.name == "accuracy":
+        line["val_accuracy"] = float(found.value.mean())
+    else:
+        if found.accuracy is not None:
+            line["val_accuracy"] = float(found.accuracy.mean())
+        line[f"val_{measure.name}"] = measure.sign * mean_score(found.value, found.loss)
+    line["val_loss"] = float(found.loss.mean())
+    if picks is not None:
+        error = None if found.error is None else found.error.tolist()
+        line["clients"] = [found.value.tolist(), picks, found.loss.tolist(), error]
+    return line
+
+
+def _one(measure: Measure, output: Tensor, y: Tensor) -> tuple[float, float]:
+    value = measure.value(output, y)
+    if math.isnan(value):
+        return math.nan, math.nan
+    return value, standard_error((measure.quick or measure.values)(output, y))
+
+
+def in_unit(fed: Federation, output: Tensor, ids: Tensor) -> Tensor:
+    """Outputs [clients, n, ...] of these clients as predictions: numbers in the label's unit."""
+    if fed.target.classes:
+        return output
+    location, scale = (part[:, None] for part in fed.unit_of(ids))
+    number = output[..., 0].double()
+    return location + scale * (number.exp() if fed.target.task == "counts" else number)
+
+
+def labels_in_unit(fed: Federation, y: Tensor, ids: Tensor) -> Tensor:
+    """The same of labels [clients, n]."""
+    location, scale = (part[:, None] for part in fed.unit_of(ids))
+    return location + scale * y.double()
