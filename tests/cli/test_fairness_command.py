@@ -7,10 +7,12 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 from sklearn.datasets import load_digits
 
@@ -18,6 +20,7 @@ from glocal.cli import app as cli
 from glocal.cli.commands.fairness import DEFAULT
 from glocal.core import files
 from glocal.core.errors import GlocalError
+from glocal.core.target import Target
 from glocal.evaluation.metrics import FIGURES, fairness
 from glocal.evaluation.summary import against, fairness_against
 from glocal.methods import resolve
@@ -168,15 +171,19 @@ def test_curves_have_the_mean_gini_and_the_mean_worst_tenth() -> None:
     assert np.isnan(curves([[None, None]])[0]).all()
 
 
+def classes(count: int) -> Any:
+    return SimpleNamespace(target=Target(), classes=count, y=torch.zeros(3))
+
+
 def test_metrics_must_fit_the_data() -> None:
-    check_metric("auc", 2)
-    check_metric("top5", 6)
+    check_metric("auc", classes(2))
+    check_metric("top5", classes(6))
     with pytest.raises(GlocalError, match="auc does not fit data with 10 classes: use accuracy"):
-        check_metric("auc", 10)
+        check_metric("auc", classes(10))
     with pytest.raises(GlocalError, match="top5 does not fit data with 5 classes"):
-        check_metric("top5", 5)
+        check_metric("top5", classes(5))
     with pytest.raises(GlocalError, match="did you mean 'accuracy'"):
-        check_metric("acuracy", 10)
+        check_metric("acuracy", classes(10))
 
 
 def test_the_methods_unless_others_are_given_exist() -> None:

@@ -62,9 +62,7 @@ def of_column(table: Table, name: str, task: str) -> tuple[Tensor, ColumnReport]
     inside = f" in column {shown(name)}"
     became = f"the label, a {'count' if task == 'counts' else 'number'}"
     labels = _checked(found.values, task, table.where, inside)
-    return labels, ColumnReport(
-        name, found.was, became, notes=found.notes, warnings=found.warnings
-    )
+    return labels, ColumnReport(name, found.was, became, notes=found.notes, warnings=found.warnings)
 
 
 def of_array(y: Any, task: str, where: Callable[[int], str] = row_index) -> Tensor:

@@ -159,8 +159,7 @@ def add_adapted(
     summary["adapted"] = {
         "gain": against(figures, summary),
         "by": dict(Counter(name for a in repeats for name in a.by)),
-        "accuracies": figures["accuracies"],
-        "values": figures["values"],
+        **{name: figures[name] for name in ("accuracies", "values") if name in figures},
         "techniques": _by_technique(trials, repeats, same),
         "gradient_evaluations": round(nan_mean(a.gradients for a in repeats)),
         "params_up": repeats[0].sent,
@@ -190,7 +189,8 @@ def _by_technique(
             replace(t, outcome=a.techniques[name]) for t, a in zip(trials, repeats, strict=True)
         ]
         figures = summarise(client_table(by_it, same), by_it)
-        figures_of[name] = {key: figures[key] for key in ("mean", *COUNTS, "accuracies")}
+        kept = ("mean", *COUNTS, "accuracies")
+        figures_of[name] = {key: figures[key] for key in kept if key in figures}
     return figures_of
 
 

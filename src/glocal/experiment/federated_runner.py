@@ -270,7 +270,7 @@ class Federated:
         about = {**config.trained(), "validate_every": config.validate_every}
         about.pop("diverged", None)  # what diverged may be resumed otherwise
         if setup.metric != "accuracy":
-            about["metric"] = setup.metric  # by which rates are chosen
+            about["metric"] = setup.measured_by  # by which rates are chosen
         return f"{self.name} {code} {setup.digest} {about}"
 
     def restored(self, setup: Setup, repeat: Repeat) -> Repeat:

@@ -39,6 +39,7 @@ from glocal.experiment.baseline import (
 )
 from glocal.experiment.config import Config
 from glocal.experiment.early_stopping import Selected
+from glocal.experiment.fingerprint import digest as code_digest
 from glocal.methods import registry, resolve
 from glocal.methods.local import LocalTraining
 from glocal.nn import models
@@ -82,6 +83,13 @@ class Setup:
         return measures.of_task(self.task).name
 
     @property
+    def measured_by(self) -> str:
+        """The metric as a text that is equal for equal ones: a function of the user's has code."""
+        given = self.config.metric
+        own = load_own(str(given), "metric") if is_own(given) else given
+        return f"{self.metric} {code_digest(own)}" if callable(own) else self.metric
+
+    @property
     def scored(self) -> bool:
         """Whether clients alone are also cross-validated, to find the best they can do."""
         return self.config.baseline == "best"
@@ -99,14 +107,14 @@ class Setup:
         """How clients train alone here, as a text that is equal for equal settings."""
         flags = f"{' refitted' * self.config.tune}{' scored' * self.scored}"
         if self.metric != "accuracy":
-            flags += f" by {self.metric}"  # which chooses rate and epoch
+            flags += f" by {self.measured_by}"  # which chooses rate and epoch
         return known_by(self.alone(client)) + flags
 
     def key(self, client: LocalTraining) -> str:
         """A text that is equal, while ``objects`` live, where a baseline would come out equal."""
         pool = str(worth_evaluating(self.fed))  # whether it was evaluated on all clients' examples
         objects = (str(id(part)) for part in self.objects)
-        about = (self.metric, self.baseline_text(client))
+        about = (self.measured_by, self.baseline_text(client))
         return " ".join([self.digest, pool, *objects, *about])
 
     @property

@@ -92,9 +92,10 @@ def list_data() -> None:
 def draw_federation(fed: Federation) -> None:
     """Who has how many examples of which class, as shades and numbers."""
     about = fed.describe
+    what = f"{fed.classes} classes" if fed.target.classes else f"labels for {fed.target.task}"
     print(
         f"{about.get('data', 'data')}: {fed.x.shape[0]} examples of shape "
-        f"{tuple(fed.x.shape[1:])}, {fed.classes} classes, {len(fed)} clients "
+        f"{tuple(fed.x.shape[1:])}, {what}, {len(fed)} clients "
         f"({clients_by(fed) if fed.columns else about.get('partition') or 'its own clients'})."
     )
     if fed.central is not None:
@@ -102,13 +103,26 @@ def draw_federation(fed: Federation) -> None:
     leftovers = about.get("leftovers") or 0
     if leftovers:
         print(f"{leftovers} examples are left over and belong to nobody.")
-    if fed.y.dim() == 1:
+    if not fed.target.classes:
+        _draw_numbers(fed)
+    elif fed.y.dim() == 1:
         _draw_labels(fed)
     if "groups" in about:
         print(f"Rows belong to {about['groups']} groups, each whole in one split.")
     pooled = "all clients' test examples, unless a test shows that they differ in more than labels"
     print(f"\nClients would be evaluated on {pooled if claimed(fed) else 'their own test splits'}.")
     print(f"Fingerprint: {fed.fingerprint[:16]}")
+
+
+def _draw_numbers(fed: Federation) -> None:
+    splits = (fed.train, fed.val, fed.test)
+    rows: list[list[Cell]] = []
+    for k, name in enumerate(fed.names):
+        y = fed.target.labels(torch.cat([fed.y[split.of(k)] for split in splits]))
+        about = [f"{float(f):.4g}" for f in (y.mean(), y.std(unbiased=False), y.min(), y.max())]
+        rows.append([name, *about, *(str(int(s.counts()[k])) for s in splits)])
+    print()
+    table(["client", "mean", "sd", "lowest", "highest", "train", "val", "test"], rows)
 
 
 def _draw_labels(fed: Federation) -> None:

@@ -20,6 +20,7 @@ from glocal.report.tables import (
     where_tested,
     with_half,
 )
+from glocal.report.units import NAMES
 
 
 def show(runs: Mapping[str, Run], result: Mapping[str, Any]) -> None:
@@ -114,7 +115,11 @@ def _legend(run: Run, result: Mapping[str, Any]) -> list[str]:
         "clients) and then averaged. 'glocal compare' averages each client over repeats first: its "
         f"worst 10 % is {'lower' if lower else 'higher'}, as bad luck evens out."
     )
-    off = f"Better or worse off than alone: in accuracy, {how_shown(repeats)}."
+    counted = s.get("metric") or "accuracy"
+    shown = how_shown(repeats)
+    if counted != "accuracy":
+        shown = shown.replace("an exact paired test at 90 %", "a normal 90 % interval")
+    off = f"Better or worse off than alone: in {NAMES.get(counted, counted)}, {shown}."
     return [mean, *([each] if repeats > 1 else []), *_spread(result, base), off]
 
 

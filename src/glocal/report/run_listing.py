@@ -12,13 +12,13 @@ from glocal.report.tables import (
     Cell,
     Column,
     lay_out,
-    percent,
     plural,
     short,
     side_by_side,
     some,
     width,
 )
+from glocal.report.units import unit_of
 from glocal.runs.listing import Listed, printable
 
 VERDICTS = ("better_off", "worse_off", "same", "undecided")
@@ -66,7 +66,7 @@ def _table(shown: Sequence[Listed]) -> tuple[list[Column], list[list[Cell]], str
         (Column("clients", line=1), [_plain(run.value("clients")) for run in shown]),
         (Column("rounds", line=1), [_rounds(run) for run in shown]),
         (Column("seed", line=1), [_plain(run.value("seed")) for run in shown]),
-        (Column("mean %", line=1), [percent(run.figure("mean")) for run in shown]),
+        (Column(_heading(shown), line=1), [_figure(run, "mean") for run in shown]),
         (Column("b/w/s/u", line=1), [_verdicts(run) for run in shown]),
         *([(Column("ε", line=1), [_epsilon(run) for run in shown])] if private else []),
         (Column("when"), [_when(run) for run in shown]),
@@ -84,6 +84,17 @@ def _table(shown: Sequence[Listed]) -> tuple[list[Column], list[list[Cell]], str
         kept.append((column, cells))
     rows: list[list[Cell]] = [list(row) for row in zip(*(c for _, c in kept), strict=True)]
     return [c for c, _ in kept], rows, f"In all of them: {', '.join(same)}. " if same else ""
+
+
+def _heading(shown: Sequence[Listed]) -> str:
+    """What the means are of, if that is the same in all runs."""
+    names = {unit_of(run.summary).heading for run in shown if run.summary}
+    return f"mean {names.pop() if len(names) == 1 else '%' if not names else ''}".strip()
+
+
+def _figure(run: Listed, name: str) -> str:
+    """A figure of the metric that counts; its name follows where that is no accuracy."""
+    return unit_of(run.summary or {}).value(run.figure(name))
 
 
 def _legend(shown: Sequence[Listed]) -> str:
@@ -108,8 +119,8 @@ def compared(shown: Sequence[Listed], result: Mapping[str, Any]) -> list[str]:
     else:
         lines.append("They have the same settings.")
     figures = {
-        "mean %": [percent(run.figure("mean")) for run in shown],
-        "worst 10 %": [percent(run.figure("worst10")) for run in shown],
+        _heading(shown): [_figure(run, "mean") for run in shown],
+        "worst 10 %": [_figure(run, "worst10") for run in shown],
         **{name.replace("_", " "): [_number(run, name) for run in shown] for name in VERDICTS},
         "sent up": [short(run.figure("params_up")) for run in shown],
         "sent down": [short(run.figure("params_down")) for run in shown],

@@ -12,6 +12,7 @@ from glocal.core import files, interrupts, locks
 from glocal.core.errors import ClientError, GlocalError, Interrupted, NoRoomError
 from glocal.core.progress import print_note, reporter
 from glocal.data.federation import Federation
+from glocal.data.schema import needs_classes
 from glocal.experiment import result_files
 from glocal.experiment.config import Config, from_mapping
 from glocal.experiment.fit import concluded, train_all
@@ -117,6 +118,8 @@ def train(job: Job) -> tuple[dict[str, Run], Federation]:
     tracking.check(job.config.track)
     try:
         fed = job.config.federation()
+        if job.goal is not None:
+            needs_classes(fed, "a goal")
     except GlocalError as error:
         if not job.again:
             raise

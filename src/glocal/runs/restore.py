@@ -141,7 +141,9 @@ def read(folder: Path) -> Files:
             raise ValueError("metrics.jsonl has no rounds")
         if [line["round"] for line in lines] != list(range(1, len(lines) + 1)):
             raise ValueError("metrics.jsonl lacks rounds")
-        if len(own["summary"]["accuracies"][0]) != len(own["clients"]):
+        summary = own["summary"]
+        values = summary["accuracies"] if "accuracies" in summary else summary["values"]["mae"]
+        if len(values[0]) != len(own["clients"]):
             raise ValueError("accuracies and clients differ in number")
         return Files(
             folder,

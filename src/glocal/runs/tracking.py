@@ -23,7 +23,7 @@ from glocal.core.validation import fits
 
 Clients = Sequence[Mapping[str, Any]]
 
-OF_CLIENTS = ("accuracy", "benefit", "adapted_accuracy")
+OF_CLIENTS = ("accuracy", "value", "benefit", "adapted_accuracy")
 """Of which columns of the clients' table TensorBoard gets a histogram."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from glocal.core.errors import GlocalError
 from glocal.core.files import plain
 from glocal.core.progress import Report, silent
+from glocal.data.schema import needs_classes
 from glocal.evaluation.summary import against, client_table, summarise
 from glocal.evaluation.trials import Trial
 from glocal.experiment.adaptation import Public, techniques
@@ -61,6 +62,7 @@ def adapt_runs(
             else "ewc(fisher=public) needs public data: give a file of examples with --public."
         )
     restored = restore(folder, device)
+    needs_classes(restored[0].fed, "glocal adapt")
     for run in restored if without else ():
         retraining.among(run.trained.training, (0,))  # raises now if it cannot be trained so
     runs: dict[str, Run] = {}

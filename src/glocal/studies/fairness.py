@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.files import plain
 from glocal.core.progress import Report, silent
-from glocal.evaluation.evaluate import metric_names
+from glocal.data.federation import Federation
+from glocal.evaluation.measures import OF_NUMBERS, default, fitting
 from glocal.evaluation.metrics import METRICS
 from glocal.evaluation.summary import fairness_against
 from glocal.experiment import fit
@@ -23,7 +25,7 @@ def fairness(
     methods: Sequence[str],
     config: Config,
     *,
-    metric: str = "accuracy",
+    metric: str | None = None,
     against: str | None = None,
     report: Report = silent,
 ) -> tuple[dict[str, Run], dict[str, Any]]:
@@ -37,7 +39,10 @@ def fairness(
     if base not in specs:
         raise GlocalError(f"--against {base} is not among the methods compared: add it to them.")
     fed = config.federation()
-    check_metric(metric, fed.classes)
+    metric = metric or default(fed.target)
+    check_metric(metric, fed)
+    if metric in fitting(fed):  # all but mce, of which there are no verdicts
+        config = replace(config, metric=metric)
     runs = dict(fit.train_all(specs, config, fed, Callbacks(report)))
     figures = {
         name: fairness_against(run.summary, runs[base].summary, metric)
@@ -52,13 +57,14 @@ def fairness(
     }
 
 
-def check_metric(metric: str, classes: int) -> None:
+def check_metric(metric: str, fed: Federation) -> None:
     """Raise, before anything is trained, if there is no such metric or it does not fit the data."""
-    if metric not in METRICS:
-        raise unknown("metric", metric, METRICS)
-    fitting = metric_names(classes)
-    if metric not in fitting:
+    if metric not in (*METRICS, *OF_NUMBERS):
+        raise unknown("metric", metric, [*METRICS, *OF_NUMBERS])
+    names = fitting(fed)
+    names += ["mce"] if fed.target.classes else []
+    if metric not in names:
+        what = f"data with {fed.classes} classes" if fed.target.classes else fed.target.task
         raise GlocalError(
-            f"{metric} does not fit data with {classes} classes: use {', '.join(fitting[:-1])} or "
-            f"{fitting[-1]}."
+            f"{metric} does not fit {what}: use {', '.join(names[:-1])} or {names[-1]}."
         )

@@ -18,10 +18,11 @@ DEFAULT = ["fedavg", "q-fedavg", "term", "propfair", "afl", "fedmgda", "aaggff-s
 def fairness(
     config: Config,
     methods: list[str] | None = method_names(" ".join(DEFAULT)),
-    metric: str = option(
-        "accuracy",
-        "The metric: accuracy, cross_entropy, ece, mce, top5 (more than 5 classes) or auc (2 "
-        "classes).",
+    metric: str | None = option(
+        None,
+        "The metric: accuracy (the default), balanced_accuracy, f1, log_loss, brier, ece, mce, "
+        "top5 (more than 5 classes), auc or average_precision (2 classes); of numbers mae (the "
+        "default), rmse or r2.",
         panel="Evaluation",
     ),
     against: str | None = option(

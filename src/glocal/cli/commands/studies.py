@@ -13,6 +13,8 @@ from glocal import report, studies
 from glocal.cli.options import method_names, option, with_settings
 from glocal.cli.output import JSON, PICTURE, deliver
 from glocal.core.progress import reporter
+from glocal.data.federation import Federation
+from glocal.data.schema import needs_classes
 from glocal.experiment.config import Config
 
 app = typer.Typer(
@@ -103,7 +105,7 @@ def interpolate(
     grid = studies.curves.check_grid(alpha or studies.curves.GRID, "alpha")
     options = {**config.arguments(), "local": local, "together": together, "grid": grid}
     with reporter(None) as progress:
-        result = studies.curves.interpolate(config.federation(), report=progress, **options)
+        result = studies.curves.interpolate(_of_classes(config), report=progress, **options)
     show, draw = report.studies.show_interpolation, report.studies.draw_interpolation
     deliver(result, json, partial(show, result), picture, partial(draw, result))
 
@@ -230,11 +232,18 @@ def weights(
     deliver({"weights": results}, json, partial(show, results), picture, partial(draw, results))
 
 
+def _of_classes(config: Config) -> Federation:
+    """The clients' data, whose labels are classes: these studies are about accuracies."""
+    fed = config.federation()
+    needs_classes(fed, "this study")
+    return fed
+
+
 def _each(
     study: Callable[..., dict[str, Any]], specs: list[str], config: Config, **options: Any
 ) -> list[dict[str, Any]]:
     """What a study finds of each method, on the same data."""
-    fed, arguments = config.federation(), {**config.arguments(), **options}
+    fed, arguments = _of_classes(config), {**config.arguments(), **options}
     with reporter(None) as progress:
         return [study(fed, spec, report=progress, **arguments) for spec in specs]
 

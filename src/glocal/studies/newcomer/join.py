@@ -32,6 +32,7 @@ from glocal.core.progress import Report, reporter
 from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
 from glocal.data.partition import column_of
+from glocal.data.schema import needs_classes
 from glocal.evaluation import paired_test
 from glocal.evaluation.evaluate import Models, Outcome, outcomes
 from glocal.evaluation.intervals import student
@@ -116,6 +117,7 @@ def join_each(
 def _with_newcomer(config: Config, client: str | None, rotate: float) -> tuple[Federation, str]:
     """The data with the newcomer among the clients, turned if asked for; and its name."""
     fed = config.federation()
+    needs_classes(fed, "a newcomer's study")
     partition = fed.describe["partition"]
     if client is None:
         if partition == "own ids" or column_of(partition) is not None:
