@@ -170,3 +170,12 @@ def test_methods_that_generate_labelled_examples_need_classes(
 ) -> None:
     with pytest.raises(GlocalError, match="of classes, and labels are numbers here"):
         glocal.fit(method, numbers, **GIVEN)
+
+
+def test_engines_agree(numbers: Federation) -> None:
+    given = {**GIVEN, "baseline": "none"}
+    one, other = (
+        glocal.fit("ditto", numbers, **given, engine=engine)
+        for engine in ("sequential", "vectorised")
+    )
+    assert one.clients["value"] == pytest.approx(other.clients["value"], rel=1e-3)
