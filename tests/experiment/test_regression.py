@@ -17,6 +17,7 @@ from glocal.experiment import setup
 from glocal.experiment.best_alone import fit_all
 from glocal.experiment.config import from_arguments
 from glocal.experiment.setup import Setup
+from glocal.prediction.exporting import Outputs
 
 SHORT = "local(max_epochs=3)"
 GIVEN_TO_MAKE: dict[str, Any] = {"rounds": 2, "model": "mlp(8)", "baseline": SHORT}
@@ -40,6 +41,19 @@ def numbers() -> Federation:
 @pytest.fixture(scope="module")
 def run(numbers: Federation) -> glocal.Run:
     return glocal.fit("ditto", numbers, **GIVEN, validate_every=1)
+
+
+def test_a_saved_model_predicts_in_the_labels_unit(numbers: Federation, tmp_path: Any) -> None:
+    for fed in (numbers, data("counts")):
+        run = glocal.fit("fedavg", fed, **{**GIVEN, "baseline": "none"})
+        task, x = fed.target.task, fed[0].test[0]
+        run.client_model(0).save(tmp_path / task)
+        model = glocal.load_model(tmp_path / task)
+        assert model.classes == []
+        assert model.predict(x) == pytest.approx(predictions(run, fed, 0)[0], rel=1e-6)
+        assert Outputs(model.module, model.description)(x).tolist() == pytest.approx(
+            model.predict(x).tolist(), rel=1e-5
+        )
 
 
 def predictions(run: glocal.Run, fed: Federation, k: int) -> tuple[Any, Any]:
@@ -66,6 +80,8 @@ def test_values_are_errors_in_the_labels_unit(run: glocal.Run, numbers: Federati
         constant = np.abs(y - float(train.median())).mean()
         assert row["constant_value"] == pytest.approx(constant, rel=1e-5)
         assert "accuracy" not in row
+        said = run.client_model(k).predict(numbers[k].test[0])
+        assert said == pytest.approx(prediction, rel=1e-6)
     s = run.summary
     assert (s["metric"], s["lower_is_better"], s["task"]) == ("mae", True, "regression")
     assert s["mean"] == pytest.approx(np.mean(run.clients["value"]))
@@ -151,6 +167,7 @@ def test_repeats_side_by_side_have_their_own_units(numbers: Federation) -> None:
         ({"metric": "accuracy"}, "accuracy is no metric of regression: use one of mae, rmse, r2"),
         ({"losses": "poisson"}, "poisson is no loss of regression: use squared or absolute"),
         ({"losses": "hinge"}, "unknown loss 'hinge'"),
+        ({"method": "lg-fedavg(goal=0.9)"}, "a stage's goal, an accuracy, is about classes"),
         ({"new_test": True}, "new_test is about classes"),
         ({"attack": "label-flip(share=0.5)"}, "attack is about classes"),
         ({"adapt": "distill"}, "distill is about classes"),
@@ -160,8 +177,10 @@ def test_repeats_side_by_side_have_their_own_units(numbers: Federation) -> None:
 def test_what_does_not_fit_is_refused(
     numbers: Federation, settings: dict[str, Any], message: str
 ) -> None:
+    settings = dict(settings)
+    method = settings.pop("method", "fedavg")
     with pytest.raises(GlocalError, match=message):
-        glocal.fit("fedavg", numbers, **{**GIVEN, **settings})
+        glocal.fit(method, numbers, **{**GIVEN, **settings})
 
 
 @pytest.mark.parametrize("method", ["fedevg", "fedcgan", "fedcvae"])

@@ -90,6 +90,8 @@ class Federated:
             technique.check(setup.task, config.public, private=self.private)
             if technique.name == "distill":
                 needs_classes(fed, "distill")
+        if any(stage.goal is not None for stage in self.plan.stages):
+            needs_classes(fed, "a stage's goal, an accuracy,")
         if config.public is not None:
             check_public(config.public, setup.fed)
         for stage in self.plan.stages:

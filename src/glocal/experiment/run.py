@@ -29,7 +29,7 @@ from glocal.experiment.repeat import Repeat, Trained
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made
 from glocal.prediction.client_model import ClientModel
-from glocal.prediction.description import CLASSIFICATION, Description, class_names
+from glocal.prediction.description import Description, class_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -248,21 +248,19 @@ def _described(setup: Setup, fed: Federation, method: str) -> Description:
     given = setup.config.model
     own = is_own(given) or not isinstance(given, str)
     in_python = f"{setup.model_name}, given in Python"
-    target = getattr(fed, "target", None)  # of a federation whose labels are numbers
-    task = CLASSIFICATION if target is None else str(target.task)
     return Description(
         client="",
         method=method,
-        task=task,
-        metric=str(setup.config.metric),
-        classes=class_names(fed.classes, fed.describe) if task == CLASSIFICATION else (),
+        task=fed.target.task,
+        metric=setup.metric,
+        classes=class_names(fed.classes, fed.describe) if fed.target.classes else (),
         architecture=given if isinstance(given, str) else in_python,
         own=own,
         input_shape=tuple(fed.x.shape[1:]),
         tokens=not fed.x.is_floating_point(),
         outputs=fed.classes,
-        location=0.0 if target is None else float(target.location),
-        scale=1.0 if target is None else float(target.scale),
+        location=fed.target.location,
+        scale=fed.target.scale,
     )
 
 
