@@ -13,8 +13,6 @@ from glocal import report, studies
 from glocal.cli.options import method_names, option, with_settings
 from glocal.cli.output import JSON, PICTURE, deliver
 from glocal.core.progress import reporter
-from glocal.data.federation import Federation
-from glocal.data.schema import needs_classes
 from glocal.experiment.config import Config
 
 app = typer.Typer(
@@ -232,8 +230,10 @@ def weights(
     deliver({"weights": results}, json, partial(show, results), picture, partial(draw, results))
 
 
-def _of_classes(config: Config) -> Federation:
+def _of_classes(config: Config) -> Any:
     """The clients' data, whose labels are classes: these studies are about accuracies."""
+    from glocal.data.schema import needs_classes  # which needs torch, and the help need not wait
+
     fed = config.federation()
     needs_classes(fed, "this study")
     return fed
