@@ -180,3 +180,24 @@ def test_an_own_model_is_named_again(command: Command) -> None:
     code, out, _ = command(*asked, "--module", "net.py:net")
     assert code == 0
     assert len(out.splitlines()) == 3
+
+
+def test_numbers_have_one_column_in_their_unit(command: Command) -> None:
+    header, *rows = lines()
+    ages = "\n".join([header, *(row for row in rows if row.split(";")[1])])
+    Path("h.csv").write_text(ages, encoding="utf-8")
+    words = [*RUN, "--task", "regression"]
+    words[words.index("outcome")] = "age"
+    assert command(*words)[0] == 0
+    code, out, err = command("predict", "r", "--client", "Wien", "h.csv", "--out", "p.csv")
+    assert (code, out, err) == (0, "", "")
+    found = read(Path("p.csv").read_text())
+    assert list(found) == ["prediction"]
+
+    restored = restore(Path("r"))[0]
+    fed, k = restored.fed, restored.fed.names.index("Wien")
+    chosen = fed.test.of(k).tolist()
+    labels = [float(row.split(";")[1]) for row in ages.splitlines()[1:]]
+    errors = [abs(float(found["prediction"][i]) - labels[i]) for i in chosen]
+    row = json.loads(Path("r/result.json").read_text())["methods"]["ditto"]["clients"][k]
+    assert np.mean(errors) == pytest.approx(row["value"], rel=1e-6)
