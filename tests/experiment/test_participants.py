@@ -18,7 +18,7 @@ from glocal.report.participants import show_participants
 def row(client: str, verdict: str, gain: float, low: float, high: float, **more: Any) -> Any:
     figures = {"benefit": gain + 0.001, "estimate": gain, "low": low, "high": high, "needs": None}
     sizes = {"n_train": 70, "n_val": 10, "n_test": 20}
-    values = {"auc": 0.8, "local_auc": 0.8 - gain}
+    values = {"value": 0.8, "local_value": 0.8 - gain}
     return {"client": client, "verdict": verdict, **figures, **sizes, **values, **more}
 
 

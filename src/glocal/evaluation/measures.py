@@ -152,6 +152,21 @@ def check(chosen: Chosen) -> None:
 SHARES = ("accuracy", "balanced_accuracy", "auc", "average_precision", "f1", "top5")
 """Metrics of which 1 is all there is."""
 
+NAMES = {
+    "auc": "AUC",
+    "average_precision": "average precision",
+    "balanced_accuracy": "balanced accuracy",
+    "brier": "Brier score",
+    "cross_entropy": "cross-entropy",
+    "ece": "ECE",
+    "f1": "F1",
+    "log_loss": "log loss",
+    "mae": "MAE",
+    "r2": "R²",
+    "rmse": "RMSE",
+}
+"""Metrics that are not written as they are named."""
+
 
 def relative(name: str, lower: bool) -> bool:
     """Whether a difference that counts as none is a share of what a client has alone.

@@ -12,23 +12,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from glocal.evaluation.metrics import LOWER_IS_BETTER
+from glocal.evaluation.measures import NAMES, SHARES
 from glocal.evaluation.verdict import MOST_EXAMPLES, MOST_REPEATS
 from glocal.experiment.run import Run
-
-NAMES = {
-    "auc": "AUC",
-    "average_precision": "average precision",
-    "balanced_accuracy": "balanced accuracy",
-    "brier": "Brier score",
-    "cross_entropy": "cross-entropy",
-    "f1": "F1",
-    "log_loss": "log loss",
-    "mae": "MAE",
-    "r2": "R²",
-    "rmse": "RMSE",
-}
-"""Metrics that are not written as they are named."""
 
 NOT_DEFINED = {
     "auc": "AUC needs both classes, and its test examples are of one",
@@ -148,7 +134,7 @@ def figures(row: Row, summary: Row) -> str:
 
 def _in_points(summary: Row) -> bool:
     """Whether 1 is all there is of the metric; else differences are in its own unit."""
-    return not summary.get("task") and summary["metric"] not in LOWER_IS_BETTER
+    return summary["metric"] in SHARES
 
 
 def _digits(summary: Row) -> int:
@@ -167,15 +153,12 @@ def as_csv(runs: Mapping[str, Run]) -> bytes:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for name, run in runs.items():
-        metric = run.summary["metric"]
         for row in run.clients:
             needs = row.get("needs") or {}
             cells = {
                 **row,
                 "method": name,
-                "metric": metric,
-                "value": row.get("value", row.get(metric)),
-                "local_value": row.get("local_value", row.get(f"local_{metric}")),
+                "metric": run.summary["metric"],
                 "needs_examples": needs.get("examples"),
                 "needs_repeats": needs.get("repeats"),
             }

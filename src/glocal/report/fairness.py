@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from glocal.evaluation.measures import NAMES
 from glocal.evaluation.metrics import FIGURES, LOWER_IS_BETTER, PERCENT, lorenz
 from glocal.experiment.run import Run
 from glocal.report.canvas import GREY, every, label, new_figure, provenance, save, style
@@ -20,7 +21,6 @@ from glocal.report.tables import (
     where_tested,
     with_half,
 )
-from glocal.report.units import NAMES
 
 
 def show(runs: Mapping[str, Run], result: Mapping[str, Any]) -> None:

@@ -106,12 +106,15 @@ def _constants(rows: Any) -> list[float]:
 
 
 def _worth_showing(runs: Mapping[str, Run]) -> bool:
-    """Whether the constant prediction does better than some model, or nearly all there is."""
+    """Whether the constant prediction does better than some model, or nearly all there is.
+
+    By another metric than accuracy it is always shown: who chose one knows why.
+    """
     first = next(iter(runs.values())).summary
     constant = first.get("constant_mean")
     if constant is None:
         return False
-    if first["metric"] == "accuracy" and constant >= IMBALANCED:
+    if first["metric"] != "accuracy" or constant >= IMBALANCED:
         return True
     return any(bool(_below(run)) for run in runs.values())
 

@@ -7,24 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from glocal.evaluation.measures import SHARES
+from glocal.evaluation.measures import NAMES, SHARES
 from glocal.evaluation.metrics import PERCENT
 from glocal.report.tables import Cell, number, sign_colour
-
-NAMES = {
-    "auc": "AUC",
-    "average_precision": "average precision",
-    "balanced_accuracy": "balanced accuracy",
-    "brier": "Brier score",
-    "cross_entropy": "cross-entropy",
-    "ece": "ECE",
-    "f1": "F1",
-    "log_loss": "log loss",
-    "mae": "MAE",
-    "r2": "R²",
-    "rmse": "RMSE",
-}
-"""Metrics that are not written as they are named."""
 
 
 @dataclass(frozen=True)
