@@ -144,3 +144,16 @@ def test_fit_chooses_first(fed: glocal.Federation) -> None:
     assert tuned.summary["tuned"]["gradients"] == found.gradients
     with pytest.raises(GlocalError, match="given by its name"):
         glocal.fit(glocal.Method, fed, tune=space)  # type: ignore[arg-type]
+
+
+def test_the_metric_that_counts_chooses(fed: glocal.Federation) -> None:
+    space, settings = {"lr": [1e-6, 0.3]}, {"rounds": 3, "metric": "log_loss", **SETTINGS}
+    found = search("fedavg", space, Config(**settings), fed)
+    best, other = found.trials
+    assert (found.metric, best.settings["lr"]) == ("log_loss", 0.3)
+    assert best.validation < other.validation  # type: ignore[operator]
+    alone = glocal.fit(best.spec, fed, baseline="none", **settings)
+    assert alone.summary["validation"] == pytest.approx(best.validation, rel=1e-3)
+    swept = glocal.sweep("fedavg", space, fed, baseline="none", **settings)
+    assert [row["chosen"] for row in swept.over_seeds()] == [False, True]
+    assert "log loss" in (swept._repr_html_() or "")

@@ -19,6 +19,7 @@ from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.data.preprocessing.fitted import Preprocessing
 from glocal.evaluation.evaluate import Outcome
+from glocal.evaluation.measures import of_task
 from glocal.evaluation.summary import Table, client_table, summarise
 from glocal.evaluation.trials import Trial
 from glocal.experiment import ensemble, result_files
@@ -183,9 +184,10 @@ def assembled(
     ]
     first = repeats[0]
     validated = [repeat.val_accuracy.double().nanmean().item() for repeat in repeats]
+    sign = of_task(setup.task).sign  # scores are such that higher is better
     rows = client_table(trials, config.same)
     summary = summarise(rows, trials) | {"same_within": config.same}
-    summary["validation"] = sum(validated) / len(validated)
+    summary["validation"] = sign * sum(validated) / len(validated)
     if first.trained is not None:
         at_the_end = first.trained
         summary["personal"] = not at_the_end.training.one_for_all(at_the_end.progress)

@@ -21,6 +21,7 @@ import torch
 from glocal.core import rng
 from glocal.core.errors import GlocalError, shown
 from glocal.data.federation import Federation
+from glocal.evaluation.measures import of_task
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import setup as setups
 from glocal.experiment.callbacks import Callbacks
@@ -51,15 +52,17 @@ class Trial:
     rounds: int = 0
     """Those it was trained for."""
     validation: float | None = None
-    """Clients' mean validation accuracy after the last of them; None: it diverged."""
+    """Clients' mean of the metric that counts after the last of them; None: it diverged."""
+    score: float = -math.inf
+    """The same such that higher is better."""
     loss: float = math.inf
     steps: list[tuple[int, float]] = field(default_factory=list)
-    """The accuracy after each step of the search, by round."""
+    """What validation data says after each step of the search, by round."""
 
     @property
     def rank(self) -> tuple[float, float]:
-        """The higher, the better: by accuracy, then by loss."""
-        return (-math.inf if self.validation is None else self.validation, -self.loss)
+        """The higher, the better: by the metric, then by the loss."""
+        return self.score, -self.loss
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class Tuned:
     """What a search came to."""
 
     method: str
+    metric: str
+    """What they were chosen by."""
     spec: str
     """The method with the settings that were chosen."""
     settings: dict[str, Any]
@@ -162,7 +167,8 @@ def search(
             f"{method} diverges with every setting that was tried: add lower learning rates."
         )
     ordered = sorted(trials, key=lambda trial: (trial.rounds, *trial.rank), reverse=True)
-    return Tuned(method, best.spec, best.settings, tuple(ordered), rounds, gradients)
+    metric = every[0].metric
+    return Tuned(method, metric, best.spec, best.settings, tuple(ordered), rounds, gradients)
 
 
 def _lanes(trials: Sequence[Trial]) -> list[list[Trial]]:
@@ -264,18 +270,19 @@ class Candidates:
 
     def _note(self, some: Sequence[tuple[int, int]], ends: Sequence[RoundsEnd], until: int) -> None:
         """What validation data says of these candidates: the mean over repeats."""
+        measure = of_task(self.setups[0].task)
         for i in dict.fromkeys(i for i, _ in some):
             of_trial = [end for (j, _), end in zip(some, ends, strict=True) if j == i]
             lines = [end.progress.history[-1] if end.error is None else {} for end in of_trial]
-            accuracies = [float(line.get("val_accuracy", math.nan)) for line in lines]
+            values = [float(line.get(f"val_{measure.name}", math.nan)) for line in lines]
             losses = [float(line.get("val_loss", math.nan)) for line in lines]
             trial = self.trials[i]
-            if all(map(math.isfinite, accuracies + losses)):
-                trial.validation = sum(accuracies) / len(lines)
-                trial.loss = sum(losses) / len(lines)
+            if all(map(math.isfinite, values + losses)):
+                trial.validation = sum(values) / len(lines)
+                trial.score, trial.loss = measure.sign * trial.validation, sum(losses) / len(lines)
                 trial.steps.append((until, trial.validation))
             else:
-                trial.validation, trial.loss = None, math.inf
+                trial.validation, trial.score, trial.loss = None, -math.inf, math.inf
 
     def _known_by(self) -> str:
         return "; ".join(self.runner.known_by(setup) for setup in self.setups)

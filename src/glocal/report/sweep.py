@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from glocal.report.tables import Cell, html, number, plural, points, show_table
+from glocal.evaluation.measures import SHARES
+from glocal.report.tables import Cell, html, number, plural, show_table
+from glocal.report.units import Unit, unit_of
 from glocal.runs.swept import Sweep
 
 
@@ -23,34 +25,43 @@ def html_of(swept: Sweep) -> str:
 def _table(swept: Sweep) -> tuple[list[str], list[list[Cell]], list[str], int]:
     of_settings = [name for name in swept.varied if name != "seed"]
     rows = swept.over_seeds()
-    head = ["method", *of_settings, "validation %", "mean %", "worst 10 %", "vs alone"]
+    unit = unit_of(
+        {
+            "metric": swept.metric,
+            "lower_is_better": swept.lower,
+            "task": None if swept.metric in SHARES else "numbers",
+            "mean": next((row["mean"] for row in rows if row["mean"] is not None), None),
+        }
+    )
+    head = ["method", *of_settings, f"validation {unit.heading}", f"mean {unit.heading}"]
+    head += ["worst 10 %", "vs alone"]
     head += ["better off", "worse off", "chosen"]
     several = max(row["seeds"] for row in rows)
     legend = [
         f"{plural(len(swept.rows), 'cell')}"
         + (f", means over {several} seeds ± their standard deviation" if several > 1 else "")
-        + ". Validation: clients' mean accuracy on validation data, by which the best of each "
-        "method is chosen; the other figures are of test data, and vs alone in points above "
-        "the same model that each client trains by itself."
+        + f". Validation: clients' mean {unit.name} on validation data, by which the best of each "
+        f"method is chosen; the other figures are of test data, and vs alone in "
+        f"{unit.of_differences} above what each client has by itself."
     ]
     if diverged := sum(row["diverged"] for row in rows):
         legend.append(
             f"In {plural(diverged, 'cell')} (marked *) a client's training was not finite in some "
             "round, and it sat that out; where there are no figures, nobody's was finite."
         )
-    return head, [_row(row, of_settings) for row in rows], legend, 1 + len(of_settings)
+    return head, [_row(row, of_settings, unit) for row in rows], legend, 1 + len(of_settings)
 
 
-def _row(row: dict[str, Any], of_settings: list[str]) -> list[Cell]:
+def _row(row: dict[str, Any], of_settings: list[str], unit: Unit) -> list[Cell]:
     style = "bold" if row["chosen"] else ""
     mark = " *" if row["diverged"] else ""
     cells = [
         row["method"] + mark,
         *(_value(row[name]) for name in of_settings),
-        _with_sd(row, "validation"),
-        _with_sd(row, "mean"),
-        number(row["worst10"], scale=100),
-        points(row["benefit"]),
+        _with_sd(row, "validation", unit),
+        _with_sd(row, "mean", unit),
+        unit.value(row["worst10"]),
+        unit.difference(row["benefit"]),
         number(row["better_off"]),
         number(row["worse_off"]),
         "yes" if row["chosen"] else "",
@@ -62,6 +73,6 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _with_sd(row: dict[str, Any], name: str) -> str:
-    text, sd = number(row[name], scale=100), row[f"{name}_sd"]
-    return text if sd is None else f"{text} ± {number(sd, scale=100)}"
+def _with_sd(row: dict[str, Any], name: str, unit: Unit) -> str:
+    text, sd = unit.value(row[name]), row[f"{name}_sd"]
+    return text if sd is None else f"{text} ± {unit.value(sd)}"

@@ -304,7 +304,7 @@ def _rows(group: Group, summaries: Mapping[str, Mapping[str, Any]]) -> list[dict
     rows = []
     for spec, about in group.cells.items():
         summary = summaries[spec]
-        figures = {name: summary.get(name) for name in FIGURES}
+        figures = {name: summary.get(name) for name in ("metric", "lower_is_better", *FIGURES)}
         failed, diverged = summary.get("failed"), bool(summary.get("diverged"))
         rows.append({**about, **group.values, **figures, "diverged": diverged, "failed": failed})
     return rows
@@ -313,4 +313,8 @@ def _rows(group: Group, summaries: Mapping[str, Mapping[str, Any]]) -> list[dict
 def _swept(groups: Sequence[Group], rows: list[dict[str, Any]]) -> Sweep:
     first = next(iter(groups[0].cells.values()))
     names = [*(name for name in first if name != "method"), *groups[0].values]
-    return Sweep(tuple(names), rows)
+    counted = {(row.pop("metric"), bool(row.pop("lower_is_better"))) for row in rows}
+    known = {about for about in counted if about[0] is not None}  # of cells that did not fail
+    if len(known) > 1:
+        raise GlocalError("cells are measured by different metrics: sweep over each by itself.")
+    return Sweep(tuple(names), rows, *next(iter(known), ()))

@@ -34,11 +34,15 @@ class Sweep:
     """The settings that differ between cells."""
     rows: list[dict[str, Any]]
     """For each cell its method, its varied settings, and the figures of its summary."""
+    metric: str = "accuracy"
+    """What counts."""
+    lower: bool = False
+    """Whether lower is better."""
 
     def over_seeds(self) -> list[dict[str, Any]]:
         """A row for each method and combination: means, and standard deviations, over seeds.
 
-        The best of each method by its validation accuracy (ties: the first) is ``chosen``: test
+        The best of each method on validation data (ties: the first) is ``chosen``: test
         data has no say in it.
         """
         found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -58,7 +62,8 @@ class Sweep:
             rows.append(row)
         for method in {row["method"] for row in rows}:
             of_method = [r for r in rows if r["method"] == method and r["validation"] is not None]
-            best = max(of_method, key=lambda r: r["validation"], default=None)
+            sign = -1 if self.lower else 1
+            best = max(of_method, key=lambda r: sign * r["validation"], default=None)
             for row in rows:
                 if row["method"] == method:
                     row["chosen"] = row is best
@@ -81,6 +86,7 @@ class Sweep:
         """What ``--json`` writes."""
         return {
             "schema": SCHEMA,
+            "metric": self.metric,
             "varied": list(self.varied),
             "cells": self.rows,
             "over_seeds": self.over_seeds(),

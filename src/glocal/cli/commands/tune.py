@@ -14,7 +14,9 @@ from glocal.core.errors import GlocalError
 from glocal.experiment.config import Config
 
 
-@with_settings("Data", "Training", "Machine", "repeats", "-tune", "-jobs", diverged="skip")
+@with_settings(
+    "Data", "Training", "Machine", "repeats", "metric", "-tune", "-jobs", diverged="skip"
+)
 def tune(
     config: Config,
     methods: list[str] = typer.Argument(
