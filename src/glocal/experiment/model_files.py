@@ -151,7 +151,11 @@ def _in_parts(run: Run) -> Iterator[tuple[Tensor, Params, dict[str, Tensor], Ten
         models = {k: v.detach().cpu() for k, v in run.trained.models(ids).items()}
         has = with_state[ids]
         if on_disk is not None:
-            kept = dict(tree.flatten(on_disk.rows_of(ids[has]))) if has.any() else {}
+            kept = (
+                dict(tree.flatten(on_disk.rows_of(ids[has].to(on_disk.device))))
+                if has.any()
+                else {}
+            )
         else:
             rows = place[ids[has]]
             kept = {k: v[rows.to(v.device)] for k, v in flat.items()}
