@@ -43,7 +43,6 @@ def same_models(run: glocal.Run, folder: Path, **more: object) -> None:
         ("fedper", False),
         ("apfl", True),
         ("superfed-mm", True),
-        ("local(lr=0.1, max_epochs=1)", False),
     ],
 )
 def test_each_weight_is_written_once(
@@ -65,6 +64,14 @@ def test_clients_are_looked_at_in_parts(
     assert len(run.states["ids"]) == 1
     assert run.states["ids"] > 0
     monkeypatch.setattr("glocal.evaluation.evaluate.CHUNK_BYTES", part)
+    run.save(tmp_path / "r")
+    assert not (tmp_path / "r" / model_files.WEIGHTS).exists()
+    same_models(run, tmp_path / "r")
+
+
+@pytest.mark.parametrize("states", ["device", "disk"])
+def test_models_of_clients_alone(fed: glocal.Federation, tmp_path: Path, states: str) -> None:
+    run = glocal.fit("local(lr=0.1, max_epochs=1)", fed, model="mlp(4)", states=states)
     run.save(tmp_path / "r")
     assert not (tmp_path / "r" / model_files.WEIGHTS).exists()
     same_models(run, tmp_path / "r")

@@ -44,14 +44,14 @@ def save_models(run: Run, folder: Path) -> None:
     if run.description is None or run.template is None or (run.trained is None and run.model):
         return
     names = [str(row["client"]) for row in run.clients]
+    trained = {n for n, p in run.template.named_parameters() if p.requires_grad}
     if run.model:
         sources, mixed = _sources(run)
     else:  # alone: what clients keep are their models
-        sources, mixed = {name: name for name in run.states if name != "ids"}, _nobody()
+        sources, mixed = {name: name for name in sorted(trained)}, _nobody()
     tensors: dict[str, Tensor] = {}
     if mixed is not None and len(mixed["ids"]):
         tensors |= mixed
-    trained = {n for n, p in run.template.named_parameters() if p.requires_grad}
     tensors |= {
         FROZEN + name: tensor
         for name, tensor in run.template.state_dict().items()
