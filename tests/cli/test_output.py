@@ -31,7 +31,7 @@ def commands_with(option: str) -> Iterator[list[str]]:
 
 
 def test_all_commands_are_seen() -> None:
-    assert len(list(commands_with("--json"))) == 20
+    assert len(list(commands_with("--json"))) == 21
     assert len(list(commands_with("--picture"))) == 9
 
 
