@@ -197,10 +197,14 @@ class Config:
         None,
         "Evaluation",
         "The difference up to which a client counts as neither better nor worse off, as a share (2 "
-        "points are 0.02); by default 0.02, or 5 % of what an error is alone.",
+        "points are 0.02), of numbers in their unit; by default 0.02, or 5 % of what an error is "
+        "alone.",
     )
     join_cost: float = setting(
-        0.0, "Evaluation", "What taking part costs a client, in points: advice takes it off."
+        0.0,
+        "Evaluation",
+        "What taking part costs a client, in points (of numbers, in their unit): advice takes it "
+        "off.",
     )
     personalise_cost: float = setting(
         0.0, "Evaluation", "What a model of its own costs a client on top of that, in points."
