@@ -147,7 +147,7 @@ def test_a_folder_of_another_sweep_is_refused(tmp_path: Path) -> None:
 
 def test_one_that_cannot_begin_leaves_nothing(tmp_path: Path) -> None:
     experiment = asked(["fedavg"], {"seed": [0, 1]}, data=str(tmp_path / "missing.csv"))
-    with pytest.raises(GlocalError, match=r"missing\.csv"):
+    with pytest.raises(GlocalError, match="there is no file"):
         sweep.train(sweep.new(experiment, tmp_path / "a"), experiment)
     assert not (tmp_path / "a").exists()
 

@@ -24,6 +24,8 @@ class Schema:
     """The first and last (exclusive) of each category's one-hot columns."""
     numbers: bool = True
     """Whether inputs are numbers with one label each; if not, they are token ids or sequences."""
+    labelled: bool = True
+    """Whether labels are classes; if not, they are numbers."""
 
     @classmethod
     def of(cls, fed: Federation) -> Schema:
@@ -31,7 +33,7 @@ class Schema:
         shape = tuple(int(size) for size in fed.x.shape[1:])
         numbers = fed.x.is_floating_point() and fed.y.dim() == 1
         categories = tuple((begin, end) for begin, end in fed.describe.get("categories", ()))
-        return cls(shape, fed.classes, categories, numbers)
+        return cls(shape, fed.classes, categories, numbers, bool(fed.target.classes))
 
     @property
     def images(self) -> bool:
@@ -41,7 +43,7 @@ class Schema:
 
 def numeric_schema(schema: Schema | None, name: str) -> Schema:
     """The schema, if examples are numbers with a class; else an error about the method."""
-    if schema is not None and schema.classes == 1:
+    if schema is not None and not schema.labelled:
         raise GlocalError(
             f"{name} generates examples of classes, and labels are numbers here: use another "
             "method, such as fedavg."

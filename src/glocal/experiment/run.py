@@ -137,7 +137,7 @@ class Run:
         module.load_state_dict(weights, strict=False)  # buffers stay as they are
         return module.eval()
 
-    def toframe(self) -> DataFrame:
+    def to_frame(self) -> DataFrame:
         """The clients' table as a pandas DataFrame."""
         return frame(self.clients)
 
@@ -299,7 +299,7 @@ def _diverged(repeats: Sequence[Repeat]) -> dict[str, list[int]]:
 class Comparison(dict[str, Run]):
     """Runs of several methods on the same clients, by the methods' names."""
 
-    def toframe(self) -> DataFrame:
+    def to_frame(self) -> DataFrame:
         """One row for each method: the numbers of its summary."""
         rows = [
             {"method": name, **{k: v for k, v in run.summary.items() if isinstance(v, int | float)}}
@@ -328,7 +328,7 @@ def frame(rows: Any) -> DataFrame:
     try:
         from pandas import DataFrame
     except ImportError as error:
-        raise GlocalError("toframe() needs pandas: pip install pandas.") from error
+        raise GlocalError("to_frame() needs pandas: pip install pandas.") from error
     return DataFrame(list(rows))
 
 
