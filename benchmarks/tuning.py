@@ -88,7 +88,7 @@ def main() -> None:
     fed = glocal.load("digits")
     lines = [
         f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start",
-        "python benchmarks/tuning.py",
+        f"python benchmarks/tuning.py --methods {' '.join(given.methods)} --seeds {given.seeds}",
     ]
     print("\n".join(lines))
     for method in given.methods:
