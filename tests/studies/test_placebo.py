@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
@@ -45,3 +49,26 @@ def test_the_two_sides_are_trained_apart_on_the_same_splits(fed: glocal.Federati
 def test_two_repeats_cannot_tell_training(fed: glocal.Federation) -> None:
     with pytest.raises(GlocalError, match="needs 3 repeats or more, not 2"):
         placebo(["fedavg"], fed, Config(**{**SMALL, "repeats": 2}))
+
+
+def test_it_is_shown_beside_a_verdict_of_the_same_kind(tmp_path: Path, command: Any) -> None:
+    data = ["--clients", 3, "--model", "mlp(8)", "--rounds", 1, "--repeats", 3]
+    code, _, said = command("study", "placebo", "fedavg", *data, "--json", "p.json")
+    assert (code, said) == (0, "")
+    found = json.loads((tmp_path / "p.json").read_text())
+    assert found["metric"] == "accuracy"
+    compared = ["compare", "fedavg", *data, "--placebo", "p.json", "--baseline", "none"]
+    code, out, said = command(*compared, "--json", "c.json", "--out", "a")
+    assert (code, said) == (0, "")
+    assert "Placebo: where methods were set against themselves" in out
+    assert json.loads((tmp_path / "c.json").read_text())["placebo"] == found
+    for other, why in (
+        (["--clients", 4], "of other data"),
+        (["--repeats", 4], "make one with --repeats 4"),
+        (["--metric", "log_loss"], "make one with --metric log_loss"),
+        (["--placebo", "c.json"], "is no placebo's"),
+        (["--placebo", "q.json"], "there is no file"),
+    ):
+        code, _, said = command(*compared, *other)
+        assert code == 2
+        assert why in said

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glocal.report.canvas import COLOURS, GREY, label, line, new_figure, pair, save, study_note
-from glocal.report.tables import percent, short, show_table, with_half
+from glocal.report.tables import paragraphs, percent, short, show_table, with_half
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,6 +49,17 @@ def show_placebo(result: Result) -> None:
         f"{result['repeats']} repeats each; {n} verdicts a row. Nobody can be better or worse off, "
         f"so who is called is called by chance: {percent(result['allowed'])} % are allowed. "
         f"Where many more are, do not believe the verdicts on this federation.",
+    )
+
+
+def show_placebo_beside(found: Result) -> None:
+    """Print what a placebo on the same clients says of a comparison's verdicts."""
+    each = ", ".join(f"{name} {percent(of['called'])}" for name, of in found["methods"].items())
+    paragraphs(
+        f"Placebo: where methods were set against themselves on these clients, "
+        f"{percent(found['called'])} % of verdicts called somebody better or worse off ({each}); "
+        f"{percent(found['allowed'])} % may be called by chance. Where many more are, do not "
+        "believe the verdicts."
     )
 
 

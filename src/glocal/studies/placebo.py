@@ -9,16 +9,20 @@ verdicts there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from glocal.core import rng
-from glocal.core.errors import GlocalError
+from glocal.core.errors import GlocalError, shown
+from glocal.core.files import plain
 from glocal.core.progress import Report, silent
 from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
 from glocal.evaluation.intervals import LEVEL
+from glocal.evaluation.measures import default, measure
 from glocal.evaluation.summary import client_table, verdict_counts
 from glocal.evaluation.trials import Trial
 from glocal.evaluation.verdict import ENOUGH
@@ -52,12 +56,13 @@ def placebo(
             f"ask for repeats={ENOUGH}."
         )
     found: dict[str, list[str]] = {spec: [] for spec in specs}
-    estimate = "own"
+    estimate, metric = "own", "accuracy"
     for pair in range(times):
         sides = [_trained(specs, fed, config, 2 * pair + side, report) for side in (0, 1)]
         for spec in specs:
             trials = trials_of(fed, *(side[spec] for side in sides))
-            rows = client_table(trials)
+            rows = client_table(trials, config.same)
+            metric = trials[0].outcome.metric
             estimate = "pooled" if "own_verdict" in rows[0] else "own"
             found[spec] += rows["verdict"]
     by_method = {spec: _shares(verdicts) for spec, verdicts in found.items()}
@@ -69,6 +74,7 @@ def placebo(
         "repeats": config.repeats,
         "times": times,
         "estimate": estimate,
+        "metric": metric,
         "data": dict(fed.describe),
     }
 
@@ -96,3 +102,34 @@ def _shares(verdicts: Sequence[str]) -> dict[str, Any]:
     counts, n = verdict_counts(verdicts), len(verdicts)
     better, worse = counts["better_off"] / n, counts["worse_off"] / n
     return {"called": better + worse, "better": better, "worse": worse, "same": counts["same"] / n}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What ``glocal study placebo --json`` has written, to be shown beside a verdict."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise GlocalError(f"there is no file {shown(str(path))}: check its name.") from error
+    except (OSError, ValueError) as error:
+        raise GlocalError(f"{shown(str(path))} cannot be read as JSON ({error}).") from error
+    wanted = {"called", "allowed", "methods", "repeats", "clients", "metric", "data"}
+    if not isinstance(found, dict) or not wanted <= found.keys():
+        raise GlocalError(
+            f"{shown(str(path))} is no placebo's: make one with 'glocal study placebo --json'."
+        )
+    return found
+
+
+def check_fits(found: Mapping[str, Any], fed: Federation, config: Config) -> None:
+    """Raise where a placebo says nothing of these verdicts: other data, repeats or metric."""
+    if found["data"] != plain(fed.describe):
+        raise GlocalError(
+            "the placebo is of other data: make one with the data options of this comparison."
+        )
+    metric = measure(config.metric or default(fed.target), fed.target).name
+    for name, now in (("repeats", config.repeats), ("metric", metric)):
+        if found[name] != now:
+            raise GlocalError(
+                f"the {name} of the placebo are not those of this comparison ({found[name]}, not "
+                f"{now}): make one with --{name} {now}."
+            )

@@ -55,7 +55,7 @@ def split(
 
 
 @app.command()
-@with_settings(*SETTINGS, "repeats", "jobs", rounds=20, repeats=3, jobs=0)
+@with_settings(*SETTINGS, "repeats", "jobs", "metric", "same", rounds=20, repeats=3, jobs=0)
 def placebo(
     config: Config,
     methods: list[str] | None = METHODS,
@@ -66,7 +66,7 @@ def placebo(
 
     Nobody can be better or worse off than with the same method, so whoever is called is called by
     chance: of all clients no more than a tenth should be. METHODs are local and fedavg unless
-    given.
+    given. 'glocal compare --placebo FILE' shows what --json FILE wrote beside its verdicts.
 
     Examples:
       glocal study placebo --clients 20 --partition 'dirichlet(0.3)' --repeats 5

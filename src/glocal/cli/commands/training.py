@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import typer
 
-from glocal import report, runs
+from glocal import report, runs, studies
 from glocal.cli.commands.sweep import show_sweep
 from glocal.cli.commands.tune import show_tuned
-from glocal.cli.options import OUT, folder_of, option, typed, with_settings
+from glocal.cli.options import OUT, folder_of, option, typed, usable, with_settings
 from glocal.cli.output import CSV, JSON, deliver, deliver_json
 from glocal.core.errors import GlocalError
 from glocal.experiment.config import COMPARE_DEFAULTS, DEFAULT_COMPARISON, Config
@@ -50,6 +51,12 @@ def compare(
         "(looked at after every round, or as --validate-every says).",
         panel="Evaluation",
     ),
+    placebo: Path | None = option(
+        None,
+        "Show beside the verdicts what 'glocal study placebo --json FILE' found on these clients.",
+        panel="Evaluation",
+        callback=usable,
+    ),
     out: Path | None = OUT,
     json: Path | None = JSON,
     csv: Path | None = CSV,
@@ -88,7 +95,12 @@ def compare(
         matched = equal({spec: spec for spec in specs}, config, config.federation())
         specs = [spec for spec, _ in matched.values()]
         against = matched[against][0] if against is not None else None
-    _train(runs.job.new(specs, config, out, "compare", against, choose, goal), json, csv)
+    beside = None
+    if placebo is not None:
+        beside = studies.placebo.read(placebo)
+        studies.placebo.check_fits(beside, config.federation(), config)
+    job = runs.job.new(specs, config, out, "compare", against, choose, goal)
+    _train(job, json, csv, beside)
 
 
 @with_settings(jobs=0)
@@ -162,7 +174,12 @@ def _go_on_with_sweep(
     show_sweep(folder, runs.sweep.train(folder, asked), json)
 
 
-def _train(job: runs.job.Job, json: Path | None, csv: Path | None = None) -> None:
+def _train(
+    job: runs.job.Job,
+    json: Path | None,
+    csv: Path | None = None,
+    placebo: dict[str, Any] | None = None,
+) -> None:
     """Train all methods of a job, or what is left to train, and show them."""
     from glocal.experiment.participants import as_csv
     from glocal.experiment.result_files import result
@@ -180,6 +197,8 @@ def _train(job: runs.job.Job, json: Path | None, csv: Path | None = None) -> Non
         report.comparison.show_comparison(done, job.against)
         if not job.one:
             report.participants.show_participants(done)
+        if placebo is not None:
+            report.studies.show_placebo_beside(placebo)
         typer.echo(f"Run folder: {job.root}")
 
-    deliver(result(done), json, show)
+    deliver({**result(done), **({"placebo": placebo} if placebo else {})}, json, show)
