@@ -231,9 +231,10 @@ def test_a_program_that_comes_out_differently_is_not_used(
 
 @pytest.fixture
 def two_threads() -> Any:
+    before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
-    torch.set_num_threads(1)
+    torch.set_num_threads(before)
 
 
 def rounds_of(job: CohortRound) -> Any:

@@ -12,6 +12,7 @@ from torch import nn
 
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
+from glocal.core.threads import one_thread
 from glocal.core.types import Tree, Uplink
 from glocal.data.federation import Federation, federation
 from glocal.engines import CohortRound, Engine, Sequential, Vectorised
@@ -49,6 +50,7 @@ SIZES = (5, 9, 14, 23, 41, 12)
 """Examples of each client of the federation that a method is tested on where none is given."""
 
 
+@one_thread()  # clients trained at once could hide a broken rule behind a race
 def check_method(
     method: str | Method | Plan,
     *,
