@@ -7,15 +7,8 @@ import pytest
 
 from glocal.core import rng
 from glocal.experiment import classifiers
-from glocal.experiment.classifiers import (
-    FAMILIES,
-    UNSEEN,
-    Examples,
-    Fitted,
-    best_fit,
-    cross_validated,
-    scaler,
-)
+from glocal.experiment.classifiers import FAMILIES, UNSEEN, best_fit, cross_validated
+from glocal.experiment.families import Examples, Fitted, Sizes, scaler
 from glocal.experiment.folds import folds
 
 pytest.importorskip("sklearn")
@@ -88,7 +81,7 @@ def test_the_score_is_that_of_a_plain_loop(name: str) -> None:
             model.fit(x[fold != f], y[fold != f])
             right += (model.predict(x[fold == f]) == y[fold == f]).sum()
         scores.append(right / len(y))
-    best = cross_validated(family, family.settings, x, y, fold, True, 0)
+    best = cross_validated(family, family.settings, Examples(x, y, fold, True, 0))
     assert best.score == pytest.approx(max(scores))
     assert scores[family.settings.index(best.setting)] == pytest.approx(max(scores))
     assert min(scores) < max(scores)
@@ -144,7 +137,7 @@ def test_what_is_too_large_is_left_out_by_its_size() -> None:
     x, y = noise(60, 5), np.arange(60) % 2
     everything = chosen(examples(x, y))
     assert everything.left_out == ()
-    sizes = classifiers.Sizes(60, 5, 2, 5, 10)
+    sizes = Sizes(60, 5, 2, 5, 10)
     cost = {name: family.operations(sizes, [family.plain]) for name, family in BY_NAME.items()}
     limit = sorted(cost.values())[1]  # two families can afford one setting or more
     some = chosen(examples(x, y, limit=limit))

@@ -19,9 +19,10 @@ from glocal.experiment import classifiers, setup, tuning
 from glocal.experiment.adaptation_report import Adapted
 from glocal.experiment.best_alone import Alone, best_of, fit_all
 from glocal.experiment.choice import choose
-from glocal.experiment.classifiers import Examples, Family, best_fit
+from glocal.experiment.classifiers import best_fit
 from glocal.experiment.config import from_arguments
 from glocal.experiment.early_stopping import Best
+from glocal.experiment.families import Examples, Family, Fitted
 from glocal.report.comparison import show_clients, show_comparison
 from glocal.training.checkpoint import CheckpointPolicy
 
@@ -134,7 +135,7 @@ def test_the_best_alone_goes_by_the_metric(monkeypatch: pytest.MonkeyPatch) -> N
 
         score = None if metric == "accuracy" else measure
         found = best_fit(Examples(x, y, fold, True, 0, measure=score), 2, 1)
-        assert isinstance(found, classifiers.Fitted)
+        assert isinstance(found, Fitted)
         assert found.score == pytest.approx(max(found.scores.values()))
         return found.name
 

@@ -78,7 +78,7 @@ def test_without_scikit_learn_it_is_the_same_model_and_a_sentence(
 def test_what_is_left_out_is_said_and_recorded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("glocal.experiment.classifiers.CLIENT_OPERATIONS", 1e7)
+    monkeypatch.setattr("glocal.experiment.families.CLIENT_OPERATIONS", 1e7)
     run = glocal.fit("fedavg", fed(), **GIVEN, baseline="best")
     assert run.summary["alone_left_out"] == {"logistic": 3, "svm": 3, "knn": 3}
     assert "logistic in 3 of 3 fits, svm in 3 of 3 fits, knn" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """The best alone: what a client could do by itself with the means of a competent practitioner.
 
 Every client cross-validates the model that the federation trains and the families of
-:mod:`glocal.experiment.classifiers` on the examples it may learn from (training and validation
+:mod:`glocal.experiment.families` on the examples it may learn from (training and validation
 where both sides are tuned and refitted, training alone where neither is), and uses the best, fitted
 to all of these: by the metric that counts. Test data has no say in it. Ties go to the simpler:
 constant, logistic or ridge, svm, knn, the same model, boosting. How much is tried depends on sizes,
@@ -26,16 +26,14 @@ from glocal.data.schema import Schema
 from glocal.evaluation.evaluate import Outcome, Recorder
 from glocal.evaluation.measures import Chosen, measure
 from glocal.evaluation.trials import pool_is_valid
-from glocal.experiment import classifiers
+from glocal.experiment import families
 from glocal.experiment.adaptation_report import compose
 from glocal.experiment.client_fits import Data, Found, Task, solve_all
 from glocal.experiment.folds import folds_of, learnable
 
 SAME = "same model"
 
-SIMPLEST_FIRST = (
-    *(classifiers.CONSTANT, "logistic", "ridge", "svm", "svr", "knn", SAME, "boosting"),
-)
+SIMPLEST_FIRST = (*(families.CONSTANT, "logistic", "ridge", "svm", "svr", "knn", SAME, "boosting"),)
 """What wins where scores are equal."""
 
 
@@ -92,10 +90,7 @@ def fit_all(
         metric: what better off is measured by.
     """
     clients, repeats = len(federations[0]), repeats or len(federations)
-    limit = min(
-        classifiers.CLIENT_OPERATIONS,
-        classifiers.FEDERATION_OPERATIONS / (clients * repeats),
-    )
+    limit = min(families.CLIENT_OPERATIONS, families.FEDERATION_OPERATIONS / (clients * repeats))
     tasks = []
     for r, (fed, of_repeat) in enumerate(zip(federations, seeds, strict=True)):
         for k in range(clients):

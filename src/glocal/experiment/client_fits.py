@@ -16,7 +16,16 @@ import numpy as np
 from glocal.core.processes import begin_worker, lost_workers_explained, without_script
 from glocal.core.target import Target
 from glocal.experiment import classifiers, regressors
-from glocal.experiment.classifiers import Examples, Family, Fitted, Floats, Integers, Score
+from glocal.experiment.families import (
+    Examples,
+    Family,
+    Fitted,
+    Floats,
+    Integers,
+    Score,
+    Sizes,
+    one_thread,
+)
 
 LEAST = 1e-6
 """The least that is predicted of a count, over its mean."""
@@ -92,7 +101,7 @@ class Task:
         """About how many there are."""
         tested = len(self.own) + (0 if data.pool is None else len(data.pool))
         count = int(self.fold.max(initial=0)) + 1
-        sizes = classifiers.Sizes(len(self.rows), data.x.shape[1], data.classes, count, tested)
+        sizes = Sizes(len(self.rows), data.x.shape[1], data.classes, count, tested)
         each = [f.operations(sizes, f.settings) for f in data.families]
         return sum(min(operations, self.limit) for operations in each)
 
@@ -142,7 +151,7 @@ _DATA: list[list[Data]] = []
 
 def _begin(data: list[Data]) -> None:
     begin_worker()
-    classifiers.one_thread()
+    one_thread()
     _DATA.append(data)
 
 
@@ -156,7 +165,7 @@ def solve_all(tasks: list[Task], data: list[Data], processes: int) -> Iterator[t
     # A function of a script is not known to other processes.
     if processes == 1 or callable(data[0].metric) or sum(sizes) < WORTH_PROCESSES:
         for task in tasks:
-            with classifiers.one_thread():  # and as before while somebody else goes on
+            with one_thread():  # and as before while somebody else goes on
                 result = solve(task, data[task.repeat])
             yield task, result
         return

@@ -1,40 +1,31 @@
 """What a client can fit alone to numbers: constants, ridge regression, SVR, kNN, boosted trees.
 
-As in :mod:`glocal.experiment.classifiers`: a family's settings are cross-validated, the one that
-does best on held-out examples by the metric that counts is fitted to all, and of families the best
-is used, ties to the simpler. Labels are in standard deviations; counts are predicted from 0 on.
-
-Nothing here needs torch.
+Labels are in standard deviations; counts are predicted from 0 on. How a client chooses is in
+:mod:`glocal.experiment.families`. Nothing here needs torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
-from glocal.experiment.classifiers import (
+from glocal.experiment.families import (
     CONSTANT,
     FIT,
-    HISTOGRAMS,
-    RATE,
+    CrossValidated,
     Examples,
     Family,
     Fitted,
     Floats,
-    Score,
+    Settings,
     Sizes,
+    best_setting,
+    boosted,
+    choose_family,
     scaler,
 )
 
-Settings = Sequence[Any]
 
-
-def _constant(
-    x: Floats, y: Floats, new: Floats, settings: Sequence[Any], seed: int
-) -> list[Floats]:
+def _constant(x: Floats, y: Floats, new: Floats, settings: Settings, seed: int) -> list[Floats]:
     typical = {"median": np.median(y), "mean": y.mean()}
     return [np.full(len(new), typical[which]) for which in settings]
 
@@ -65,29 +56,10 @@ def _knn(x: Floats, y: Floats, new: Floats, settings: Settings, seed: int) -> li
     ]
 
 
-def _boosting(
-    x: Floats, y: Floats, new: Floats, settings: Sequence[Any], seed: int
-) -> list[Floats]:
-    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
-
-    if len(x) < HISTOGRAMS:
-        model = GradientBoostingRegressor(
-            n_estimators=max(settings), learning_rate=RATE, random_state=seed
-        )
-    else:
-        model = HistGradientBoostingRegressor(
-            max_iter=max(settings), learning_rate=RATE, early_stopping=False, random_state=seed
-        )
-    stages = dict(enumerate(model.fit(x, y).staged_predict(new), 1))
+def _boosting(x: Floats, y: Floats, new: Floats, settings: Settings, seed: int) -> list[Floats]:
+    model = boosted(x, y, settings, seed, "Regressor")
+    stages = dict(enumerate(model.staged_predict(new), 1))
     return [stages[trees] for trees in settings]
-
-
-def _fits(s: Sizes, settings: Sequence[Any]) -> int:
-    return s.folds * len(settings) + 1
-
-
-def _pairs(s: Sizes) -> float:
-    return float(s.features) * s.n * (s.n * (s.folds + 1) + s.tested)
 
 
 FAMILIES = (
@@ -97,43 +69,31 @@ FAMILIES = (
         (1.0, 0.1, 0.01, 0.001),
         0.01,
         _ridge,
-        lambda s, settings: _fits(s, settings) * (FIT + 10.0 * s.n * s.features**2),
+        lambda s, settings: s.fits(len(settings)) * (FIT + 10.0 * s.n * s.features**2),
     ),
     Family(
         "svr",
         tuple((c, gamma) for c in (0.3, 3.0) for gamma in (0.1, 0.3, 1.0)),
         (1.0, 0.3),
         _svr,
-        lambda s, settings: _fits(s, settings) * FIT + 10.0 * len(settings) * _pairs(s),
+        lambda s, settings: s.fits(len(settings)) * FIT + 10.0 * len(settings) * s.pairs,
     ),
     Family(
         "knn",
         tuple((k, weights) for k in (30, 15, 7, 3) for weights in ("uniform", "distance")),
         (15, "uniform"),
         _knn,
-        lambda s, settings: _fits(s, settings) * FIT + 2.0 * len(settings) * _pairs(s),
+        lambda s, settings: s.fits(len(settings)) * FIT + 2.0 * len(settings) * s.pairs,
     ),
     Family(
         "boosting",
         (10, 25, 50),
         10,
         _boosting,
-        lambda s, trees: _fits(s, [()]) * max(trees) * (FIT / 2 + 30.0 * s.n * s.features),
+        lambda s, trees: s.fits(1) * max(trees) * (FIT / 2 + 30.0 * s.n * s.features),
     ),
 )
 """Simplest first: no feature, a hyperplane, some examples with a kernel, all examples, trees."""
-
-
-@dataclass(frozen=True)
-class _Tried:
-    family: Family
-    setting: Any
-    score: float
-    loss: float
-
-    @property
-    def key(self) -> float:
-        return -self.loss if np.isnan(self.score) else self.score
 
 
 def best_fit(given: Examples, tested: int) -> Fitted | tuple[str, ...]:
@@ -142,47 +102,27 @@ def best_fit(given: Examples, tested: int) -> Fitted | tuple[str, ...]:
     ``given.measure`` takes predictions in standard deviations of the label. Where there is too
     little data to cross-validate, only the families that were left out are returned.
     """
-    count, measure = int(given.fold.max(initial=0)) + 1, given.measure
-    if measure is None:
-        raise ValueError("numbers have no accuracy")
-    sizes = Sizes(len(given.y), given.x.shape[1], 1, count, tested)
-    families = [f for f in FAMILIES if given.table or f.name != "boosting"]
-    settings = {f.name: f.affordable(sizes, given.limit) for f in families}
-    left_out = tuple(name for name, some in settings.items() if not some)
-    if count < 2:
-        return left_out
-    tried = [
-        _cross_validated(f, settings[f.name], given, measure) for f in families if settings[f.name]
-    ]
-    best = max(tried, key=lambda each: each.key)  # of equals the first, which is the simplest
-    scale = scaler(given.x, given.table)
-    x = scale(given.x)
-
-    def predict(new: Floats) -> Floats:
-        (found,) = best.family.scores(x, given.y, scale(new), [best.setting], given.seed)
-        return np.asarray(found)
-
-    scores = {each.family.name: each.score for each in tried}
-    about = (best.family.name, best.setting, best.score, best.loss)
-    return Fitted(*about, scores, left_out, predict)
+    sizes = Sizes(len(given.y), given.x.shape[1], 1, given.folds, tested)
+    return choose_family(FAMILIES, given, sizes, _cross_validated, lambda predicted, _: predicted)
 
 
-def _cross_validated(
-    family: Family, settings: Sequence[Any], given: Examples, measure: Score
-) -> _Tried:
+def _cross_validated(family: Family, settings: Settings, given: Examples) -> CrossValidated:
     """The setting that does best on held-out examples."""
+    if given.measure is None:
+        raise ValueError("numbers have no accuracy")
     held_out = np.empty((len(settings), len(given.y)))
-    for f in range(int(given.fold.max()) + 1):
+    for f in range(given.folds):
         learn, held = given.fold != f, given.fold == f
         scale = scaler(given.x[learn], given.table)
         held_out[:, held] = family.scores(
             scale(given.x[learn]), given.y[learn], scale(given.x[held]), settings, given.seed
         )
-    tried = [
-        _Tried(
-            *(family, setting, measure(predicted, given.y)),
-            loss=float(0.5 * np.square(predicted - given.y).mean()),
-        )
-        for setting, predicted in zip(settings, held_out, strict=True)
-    ]
-    return max(tried, key=lambda each: (each.key, -each.loss))
+    return best_setting(
+        [
+            CrossValidated(
+                *(family, setting, given.measure(predicted, given.y)),
+                loss=float(0.5 * np.square(predicted - given.y).mean()),
+            )
+            for setting, predicted in zip(settings, held_out, strict=True)
+        ]
+    )
