@@ -43,6 +43,15 @@ class Experiment:
     sweep: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
 
 
+def named(
+    methods: Sequence[str], defaults: Mapping[str, Any], given: Mapping[str, Any]
+) -> Experiment | None:
+    """The experiment in a file, where a file is given in place of methods."""
+    if len(methods) == 1 and methods[0].endswith(".toml"):
+        return read(Path(methods[0]), defaults, given)
+    return None
+
+
 def read(path: Path, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Experiment:
     """The experiment in a file; what is ``given`` wins over it, and it over the ``defaults``."""
     values = toml(path)

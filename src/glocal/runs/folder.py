@@ -75,6 +75,20 @@ def prepare(folder: Path) -> Path:
     return make_folder(folder)
 
 
+def begin(folder: Path, file: str, about: Mapping[str, Any], what: str) -> Path:
+    """Make the folder of a sweep, say, with a file of what it consists of; keep that of the same.
+
+    Refuse the folder of another.
+    """
+    content = toml(about).encode()
+    if not (folder / file).is_file():
+        prepare(folder)
+        write(folder / file, content)
+    elif (folder / file).read_bytes() != content:
+        raise GlocalError(f"there is another {what} in {folder}: choose another folder.")
+    return folder
+
+
 def refuse_taken(folder: Path) -> None:
     """Refuse a folder in which there is something."""
     # Of a run that was killed before it had written a file, there is only what it was writing.

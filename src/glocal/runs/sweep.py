@@ -196,16 +196,8 @@ FAILED = "failed.json"
 def new(asked: Experiment, out: Path | None) -> Path:
     """The folder of a sweep, with what it consists of; that of the same sweep is gone on with."""
     grouped(asked)  # what cannot be done is refused before there is a folder
-    root = out or run_folder.fresh_name("sweep")
     about = {"methods": asked.methods, "sweep": asked.sweep, "settings": asked.config.as_toml()}
-    content = files.toml(about).encode()
-    if (root / FILE).is_file():
-        if (root / FILE).read_bytes() != content:
-            raise GlocalError(f"there is another sweep in {root}: choose another folder.")
-        return root
-    run_folder.prepare(root)
-    files.write(root / FILE, content)
-    return root
+    return run_folder.begin(out or run_folder.fresh_name("sweep"), FILE, about, "sweep")
 
 
 def train(root: Path, asked: Experiment) -> Sweep:

@@ -82,21 +82,13 @@ def space_of(method: str, space: Space) -> dict[str, Sequence[Any]]:
 def new(asked: Search, out: Path | None) -> Path:
     """The folder of a search, with what it consists of; that of the same one is gone on with."""
     _trials(asked)  # what cannot be done is refused before there is a folder
-    root = out or run_folder.fresh_name("tune")
     about = {
         "methods": asked.methods,
         "trials": asked.trials,
         "sweep": asked.space,
         "settings": asked.config.as_toml(),
     }
-    content = files.toml(about).encode()
-    if (root / FILE).is_file():
-        if (root / FILE).read_bytes() != content:
-            raise GlocalError(f"there is another search in {root}: choose another folder.")
-        return root
-    run_folder.prepare(root)
-    files.write(root / FILE, content)
-    return root
+    return run_folder.begin(out or run_folder.fresh_name("tune"), FILE, about, "search")
 
 
 def left_off(root: Path) -> Search:

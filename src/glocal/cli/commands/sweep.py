@@ -51,10 +51,9 @@ def sweep(
 
       glocal sweep rates.toml --out runs/rates
     """
-    asked = runs.experiment_file.Experiment(methods, config)
-    if len(methods) == 1 and methods[0].endswith(".toml"):
-        defaults = {"jobs": config.jobs, **runs.sweep.DEFAULTS}
-        asked = runs.experiment_file.read(Path(methods[0]), defaults, typed())
+    defaults = {"jobs": config.jobs, **runs.sweep.DEFAULTS}
+    asked = runs.experiment_file.named(methods, defaults, typed())
+    asked = asked or runs.experiment_file.Experiment(methods, config)
     swept: Any = lists(over, "--over") if over else asked.sweep
     if seeds:
         swept = _with_seeds(swept, [asked.config.seed + i for i in range(seeds)])

@@ -76,9 +76,8 @@ def compare(
       glocal compare hospitals.toml --seed 1
     """
     specs = list(dict.fromkeys(methods or DEFAULT_COMPARISON))
-    if len(specs) == 1 and specs[0].endswith(".toml"):
-        defaults = {"jobs": 0, **COMPARE_DEFAULTS}
-        asked = runs.experiment_file.read(Path(specs[0]), defaults, typed())
+    asked = runs.experiment_file.named(specs, {"jobs": 0, **COMPARE_DEFAULTS}, typed())
+    if asked is not None:
         if asked.sweep is not None:
             raise GlocalError(f"{specs[0]} describes a sweep: train it with 'glocal sweep'.")
         specs, config = asked.methods, asked.config

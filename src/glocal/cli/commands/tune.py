@@ -53,15 +53,14 @@ def tune(
       glocal tune fedavg fedprox --space lr=0.03,0.1,0.3 --space fedprox.mu=0.01,0.1,1 --repeats 3
     """
     asked = runs.tune.Search(methods, lists(space or [], "--space"), config, trials or None)
-    if len(methods) == 1 and methods[0].endswith(".toml"):
-        read = runs.experiment_file.read(Path(methods[0]), {"diverged": "skip"}, typed())
+    in_file = runs.experiment_file.named(methods, {"diverged": "skip"}, typed())
+    if in_file is not None:
         if space:
             raise GlocalError("the file says what to choose from: leave --space out.")
-        asked = runs.tune.of_file(read, trials or None)
+        asked = runs.tune.of_file(in_file, trials or None)
     elif not space:
         raise GlocalError("there is nothing to choose from: add --space lr=0.03,0.1,0.3.")
-    root = runs.tune.new(asked, out)
-    show_tuned(root, asked, json)
+    show_tuned(runs.tune.new(asked, out), asked, json)
 
 
 def show_tuned(root: Path, asked: runs.tune.Search, json: Path | None) -> None:
