@@ -20,5 +20,10 @@ SPECS = [
 EVERYBODY = {"aaggff-s", "afl"}
 """What decides over all clients in every round."""
 
-SMALL = {"fedcgan": "fedcgan(width=1,code=2)", "fedcvae": "fedcvae(width=1,code=2)"}
-"""Of what has networks of its own, smaller ones."""
+SMALL = {
+    "fedcgan": "fedcgan(width=1,code=2)",
+    "fedcvae": "fedcvae(width=1,code=2)",
+    "fedrep": "fedrep(head_epochs=2)",
+    "pfedme": "pfedme(inner=2)",
+}
+"""Of what has networks of its own, smaller ones; of what takes many steps in a round, fewer."""

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from glocal.methods.local import local
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -23,6 +25,9 @@ RUNNABLE = [
 @pytest.mark.parametrize(("page", "number", "code"), RUNNABLE, ids=lambda v: str(v)[:14])
 def test_python_in_the_docs_runs(page, number, code, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(
+        local.__kwdefaults__, "max_epochs", 2
+    )  # what clients have alone is no point
     # Run from a file: dataclasses look their annotations up in a module.
     file = tmp_path / "shown.py"
     file.write_text(code, encoding="utf-8")

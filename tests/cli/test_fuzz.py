@@ -322,7 +322,7 @@ def test_the_command_ends_with_0_or_one_line_and_2(at: int, small: Path, command
     check(at, small, lambda words: command(*words))
 
 
-@pytest.mark.parametrize("at", [3, 4, 20])
+@pytest.mark.parametrize("at", [3, 4])
 def test_the_installed_command_does_so_too(
     at: int, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

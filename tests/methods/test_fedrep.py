@@ -141,4 +141,4 @@ def test_the_paper_s_split_is_all_but_the_last_layer() -> None:
 
 def test_contract() -> None:
     check_method(f"fedrep(head_epochs=2,epochs=2,{SETTINGS})")
-    check_method("fedrep(head_epochs=2,shared=everything)")
+    check_method("fedrep(head_epochs=2,epochs=2,shared=everything)")
