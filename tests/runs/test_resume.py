@@ -162,23 +162,18 @@ def test_processes_are_stopped_and_resumed_too(command: Command) -> None:
         assert same(Path("whole") / method, Path("a") / method)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for what ``stopped`` trains once."""
-    return tmp_path_factory.mktemp("trained")
-
-
 @pytest.fixture
-def stopped(command: Command, monkeypatch: pytest.MonkeyPatch, trained: Path) -> Command:
+def stopped(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
     """A run of fedavg in ``a``, stopped after its third round; undisturbed, in ``whole``."""
-    if any(trained.iterdir()):
-        shutil.copytree(trained, ".", dirs_exist_ok=True)
+    once = tmp_path.with_name("stopped-once")  # of this session
+    if once.is_dir():
+        shutil.copytree(once, ".", dirs_exist_ok=True)
         return command
     assert command("run", "fedavg", *SMALL, "--out", "whole")[0] == 0
     with monkeypatch.context() as patch:
         stop_after(patch, 3)
         assert command("run", "fedavg", *SMALL, "--out", "a")[0] == 130
-    shutil.copytree(".", trained, dirs_exist_ok=True)
+    shutil.copytree(".", once)
     return command
 
 
