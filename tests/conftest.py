@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,21 @@ def compiles(test: Any) -> Any:
     """Mark a test that needs a C++ compiler and seconds of it: ``make test-compiled`` runs it."""
     without = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
     return pytest.mark.slow(without(test))
+
+
+@pytest.fixture(scope="module")
+def few_digits() -> Iterator[None]:
+    """``digits`` has 449 images in this module: its tests do not ask how much can be learned.
+
+    Not for modules that compare with other processes, which have all of them.
+    """
+    from glocal.data.datasets import registry
+
+    entry, whole = registry.SOURCES["digits"], registry.digits()
+    few = replace(whole, x=whole.x[::4], y=whole.y[::4])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry.SOURCES, "digits", replace(entry, make=lambda: few))
+        yield
 
 
 Command = Callable[..., tuple[int, str, str]]

@@ -12,6 +12,8 @@ import pytest
 
 from glocal.cli import app as cli
 
+pytestmark = pytest.mark.usefixtures("few_digits")
+
 
 @pytest.fixture
 def command(

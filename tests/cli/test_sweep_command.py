@@ -11,6 +11,8 @@ import pytest
 from glocal.cli.commands.sweep import lists
 from glocal.core.errors import GlocalError
 
+pytestmark = pytest.mark.usefixtures("few_digits")
+
 FILE = """
 methods = ["fedavg", "fedprox"]
 data = "digits"

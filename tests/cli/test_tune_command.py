@@ -13,6 +13,8 @@ from glocal.core.errors import GlocalError
 from glocal.experiment.config import Config
 from glocal.runs import tune
 
+pytestmark = pytest.mark.usefixtures("few_digits")
+
 SMALL = ["--clients", 3, "--rounds", 3, "--model", "mlp(8)"]
 
 

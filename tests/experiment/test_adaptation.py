@@ -32,6 +32,8 @@ from glocal.nn.task import Task
 from glocal.testing import ragged
 from toys import dropout_net, seeded
 
+pytestmark = pytest.mark.usefixtures("few_digits")
+
 ENGINES: list[Engine] = [Sequential(), Vectorised()]
 FED = ragged()
 ALL = torch.arange(len(FED))

@@ -22,6 +22,8 @@ from glocal.slots.method import Method, Plan, as_plan
 from glocal.testing import ragged
 from glocal.training.loop import Training
 
+pytestmark = pytest.mark.usefixtures("few_digits")
+
 FED = ragged()
 N = len(FED.train.rows)
 SMALL: dict[str, Any] = {"model": "mlp(3)", "baseline": "local(lr=0.1,max_epochs=1)"}

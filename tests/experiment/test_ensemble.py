@@ -28,6 +28,8 @@ from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Training
 from glocal.training.sampling import Fraction
 
+pytestmark = pytest.mark.usefixtures("few_digits")
+
 QUICK = "local(lr=0.1,max_epochs=3)"
 
 

@@ -16,6 +16,8 @@ from glocal.data.loading import load
 from glocal.data.split import UnsplitData
 from glocal.data.transforms import Transform
 
+pytestmark = pytest.mark.usefixtures("few_digits")
+
 QUICK: dict[str, Any] = {"rounds": 1, "model": "mlp(16)", "baseline": "local(max_epochs=8)"}
 
 

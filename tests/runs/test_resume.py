@@ -21,6 +21,8 @@ from glocal.core import interrupts, locks
 from glocal.runs import folder as folders
 from glocal.training.checkpoint_files import CheckpointFiles
 
+pytestmark = pytest.mark.usefixtures("few_digits")
+
 ALONE = "local(lr=0.1,max_epochs=3)"
 SMALL = (
     f"--clients 8 --partition iid --model mlp(8) --rounds 4 --baseline {ALONE} --jobs 1 "
@@ -165,8 +167,7 @@ def test_processes_are_stopped_and_resumed_too(command: Command) -> None:
 @pytest.fixture
 def stopped(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
     """A run of fedavg in ``a``, stopped after its third round; undisturbed, in ``whole``."""
-    once = tmp_path.with_name("stopped-once")  # of this session
-    if once.is_dir():
+    if (once := tmp_path.with_name("stopped-once")).is_dir():  # of this session
         shutil.copytree(once, ".", dirs_exist_ok=True)
         return command
     assert command("run", "fedavg", *SMALL, "--out", "whole")[0] == 0

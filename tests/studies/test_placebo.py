@@ -16,6 +16,8 @@ from glocal.experiment.config import Config
 from glocal.experiment.fit import train_all
 from glocal.studies.placebo import placebo, trials_of
 
+pytestmark = pytest.mark.usefixtures("few_digits")
+
 ALONE = "local(lr=0.1, max_epochs=2)"
 SMALL = {"model": "mlp(8)", "rounds": 2, "repeats": 3}
 

@@ -23,6 +23,8 @@ from glocal.nn.task import cross_entropy
 from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.checkpoint_files import CheckpointFiles
 
+pytestmark = pytest.mark.usefixtures("few_digits")
+
 ALONE = "local(lr=0.1,max_epochs=3)"
 
 

@@ -31,6 +31,8 @@ from glocal.training.resumed import run_rounds
 from glocal.training.sampling import Fixed, Fraction, Poisson
 from glocal.training.side_by_side import LaneGroup, can_be_merged
 
+pytestmark = pytest.mark.usefixtures("few_digits")
+
 
 def trainings(method: Any, count: int = 3, **changes: Any) -> list[Training]:
     """Repeats: each with its own split, model and seed."""
