@@ -27,6 +27,11 @@ notebooks.SHOWN_BY |= {
     "Sweep": "glocal.report.sweep:html_of",
 }
 
+notebooks.DRAWN_BY |= {
+    "Comparison": "glocal.report.curves:plot",
+    "Run": "glocal.report.curves:plot",
+}
+
 _HOME = {
     "ClientError": "glocal.core.errors",
     "ClientModel": "glocal.prediction.client_model",

@@ -17,6 +17,7 @@ from glocal.cli.commands import studies as study
 from glocal.cli.commands.adapt import adapt
 from glocal.cli.commands.fairness import fairness
 from glocal.cli.commands.newcomer import newcomer
+from glocal.cli.commands.plot import plot
 from glocal.cli.commands.prediction import export, predict
 from glocal.cli.commands.privacy import privacy
 from glocal.cli.commands.robustness import robustness
@@ -108,7 +109,7 @@ def bench(
     deliver(result, json, partial(report.catalogue.show_bench, result))
 
 
-for command in (sweep, tune, resume, newcomer, fairness, adapt, robustness, runs, synthetic):
+for command in (sweep, tune, resume, plot, newcomer, fairness, adapt, robustness, runs, synthetic):
     app.command()(command)
 app.command(cls=BareJson)(privacy)
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of a result: HTML from the report, which results know nothing of.
+"""What is shown of a result: HTML and figures from the report, which results know nothing of.
 
 The package's face says whose it is; a result asks here, and the report is imported then.
 """
@@ -6,15 +6,26 @@ The package's face says whose it is; a result asks here, and the report is impor
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 SHOWN_BY: dict[str, str] = {}
 """The function (``module:name``) that makes the HTML of a class, by the class's name."""
+
+DRAWN_BY: dict[str, str] = {}
+"""The same for its figure."""
 
 
 def html(result: object) -> str | None:
     """A result's HTML; without any, a notebook shows its text."""
     path = SHOWN_BY.get(type(result).__name__)
-    if path is None:
-        return None
+    return None if path is None else str(_function(path)(result))
+
+
+def figure(result: object, *given: Any) -> Any:
+    """A result's figure."""
+    return _function(DRAWN_BY[type(result).__name__])(result, *given)
+
+
+def _function(path: str) -> Any:
     module, _, name = path.partition(":")
-    return str(getattr(import_module(module), name)(result))
+    return getattr(import_module(module), name)

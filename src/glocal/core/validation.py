@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from glocal.core.errors import GlocalError, shown, unknown
@@ -68,6 +69,20 @@ def fits(value: Any, kind: Any) -> bool:
 def plain(value: Any) -> Any:
     """A number of numpy's or torch's as one of Python's; anything else as it is."""
     return value.item() if getattr(value, "shape", None) == () else value
+
+
+def plain_kind(kind: Any) -> Any:
+    """A type as text can give it, or none."""
+    several = get_origin(kind) in (Union, types.UnionType)
+    options = get_args(kind) if several else (kind,)
+    plain = [
+        one
+        for one in options
+        if one in (str, int, float, bool)
+        or (get_origin(one) is tuple and get_args(one)[0] in (str, int, float))
+    ]
+    absent = [None] if type(None) in options else []
+    return reduce(operator.or_, [*plain, *absent]) if plain else None
 
 
 def integer(value: Any, name: str, low: int, high: int | None = None) -> int:

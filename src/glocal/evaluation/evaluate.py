@@ -8,7 +8,8 @@ is only ever looked at through the model already chosen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -221,12 +222,24 @@ def validation(
 
 
 def validated(
-    task: Task, fed: Federation, engine: Engine, models: Models, *, one_for_all: bool = False
+    task: Task,
+    fed: Federation,
+    engine: Engine,
+    models: Models,
+    *,
+    one_for_all: bool = False,
+    training: Split | None = None,
 ) -> tuple[Scores, list[str]]:
-    """Every client's validation scores, and the name of its best candidate."""
+    """Every client's validation scores, and the name of its best candidate.
+
+    With some ``training`` rows of each client, also the loss of what it uses on those.
+    """
     everyone = torch.arange(len(fed), device=fed.x.device)
     if one_for_all and (only := _only(models(everyone[:1]))):
         name, model = only
+        loss = None
+        if training is not None:
+            loss = _training_loss(task, fed, engine, model, training, everyone, same=True)
         by_accuracy = of_task(task).name == "accuracy"
         examples = task.example_metrics if by_accuracy else task.example_outputs
         marks = engine.evaluate(examples, model, fed.x, fed.y, fed.val.rows.unsqueeze(0))
@@ -236,23 +249,50 @@ def validated(
             place[fed.val.rows] = torch.arange(len(fed.val.rows), device=rows.device)
             of_client = {what: values[0][place[rows]] for what, values in marks.items()}
             found = measured(task, fed, of_client, fed.y[rows], real, everyone)
-            return found, [name] * len(fed)
-        n = fed.val.counts()
-        owner = torch.repeat_interleave(everyone, n)
-
-        def by_client(values: Tensor) -> Tensor:
-            return torch.zeros(len(fed), device=values.device).index_add(0, owner, values) / n
-
-        each = [by_client(marks[what][0]) for what in ("correct", "loss")]
-        return Scores(each[0], each[1]), [name] * len(fed)
+            return replace(found, train_loss=loss), [name] * len(fed)
+        each = [_by_client(fed.val, marks[what][0]) for what in ("correct", "loss")]
+        return Scores(each[0], each[1], train_loss=loss), [name] * len(fed)
     parts, chosen = [], []
     for ids in torch.split(everyone, at_once(task, fed)):
         model, names = pick(task, fed, engine, models(ids), ids)
         chosen += names
-        parts.append(scored(task, fed, engine, model, fed.val, ids))
-    errors = [part.error for part in parts if part.error is not None]
-    value, loss = (torch.cat([getattr(part, of) for part in parts]) for of in ("value", "loss"))
-    return Scores(value, loss, torch.cat(errors) if errors else None), chosen
+        part = scored(task, fed, engine, model, fed.val, ids)
+        if training is not None:
+            loss = _training_loss(task, fed, engine, model, training, ids)
+            part = replace(part, train_loss=loss)
+        parts.append(part)
+    together: dict[str, Any] = {}
+    for each_of in fields(Scores):
+        held = [getattr(part, each_of.name) for part in parts]
+        together[each_of.name] = None if held[0] is None else torch.cat(held)
+    return Scores(**together), chosen
+
+
+def _training_loss(
+    task: Task,
+    fed: Federation,
+    engine: Engine,
+    models: Params,
+    training: Split,
+    ids: Tensor,
+    *,
+    same: bool = False,
+) -> Tensor:
+    """[clients] the loss of each stacked model on its client's rows; or of one model for all."""
+    if same:
+        rows = training.rows.unsqueeze(0)
+        found = engine.evaluate(task.example_metrics, models, fed.x, fed.y_train, rows)
+        return _by_client(training, found["loss"][0])
+    rows, real = padded_rows(training, ids)
+    found = engine.evaluate(task.example_metrics, models, fed.x, fed.y_train, rows)
+    return (found["loss"] * real).sum(1) / real.sum(1)
+
+
+def _by_client(split: Split, values: Tensor) -> Tensor:
+    """The mean of the values of each client's rows."""
+    n = split.counts().to(values.device)
+    owner = torch.repeat_interleave(torch.arange(len(split), device=values.device), n)
+    return torch.zeros(len(split), device=values.device).index_add(0, owner, values) / n
 
 
 def _only(candidates: dict[str, Params]) -> tuple[str, Params] | None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from glocal.core.threads import one_thread
 from glocal.data.federation import Federation
 from glocal.evaluation.measures import Measure, of_task, standard_error
+from glocal.evaluation.metrics import fairness
 from glocal.nn.task import Task
 
 
@@ -31,6 +32,8 @@ class Scores:
     from which it follows."""
     accuracy: Tensor | None = None
     """Where the metric is another and labels are classes."""
+    train_loss: Tensor | None = None
+    """The loss on training data, where that was asked for."""
 
     @property
     def key(self) -> Tensor:
@@ -94,8 +97,13 @@ def measured(
 
 
 def recorded(task: Task, found: Scores, picks: list[str] | None = None) -> dict[str, Any]:
-    """What a round's line says of validation data; with ``picks``, of every client, too."""
+    """What a round's line says of validation data; with ``picks``, of every client, too.
+
+    The worst tenth and Gini's coefficient are over the clients that have a value of the metric.
+    """
     measure, line = of_task(task), dict[str, Any]()
+    if found.train_loss is not None:
+        line["train_loss"] = float(found.train_loss.mean())
     if measure.name == "accuracy":
         line["val_accuracy"] = float(found.value.mean())
     else:
@@ -103,6 +111,9 @@ def recorded(task: Task, found: Scores, picks: list[str] | None = None) -> dict[
             line["val_accuracy"] = float(found.accuracy.mean())
         line[f"val_{measure.name}"] = measure.sign * mean_score(found.value, found.loss)
     line["val_loss"] = float(found.loss.mean())
+    values = (measure.sign * found.value.double()).tolist()
+    spread = fairness(values, lower_is_better=measure.lower)
+    line |= {f"val_{figure}": spread[figure] for figure in ("worst10", "gini")}
     if picks is not None:
         error = None if found.error is None else found.error.tolist()
         line["clients"] = [found.value.tolist(), picks, found.loss.tolist(), error]

@@ -7,13 +7,11 @@ fields of :class:`Config`. A new setting is a field here and the line that uses 
 from __future__ import annotations
 
 import dataclasses
-import operator
-import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, reduce
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from glocal.core import validation
 from glocal.core.errors import GlocalError, shown, unknown
@@ -161,6 +159,13 @@ class Config:
         "Choose the rate and the number of rounds on validation data, then train again on training "
         "and validation data.",
     )
+    patience: int | None = setting(
+        None,
+        "Training",
+        "Stop when the metric on validation data was evaluated so often without getting better, "
+        "and keep the best round; never by default.",
+        least=1,
+    )
     attack: str | Attack | None = setting(
         None, "Training", "What malicious clients do, as in 'sign-flip(share=0.2)'.", option=""
     )
@@ -209,10 +214,12 @@ class Config:
     personalise_cost: float = setting(
         0.0, "Evaluation", "What a model of its own costs a client on top of that, in points."
     )
-    validate_every: int = setting(
-        0,
+    validate_every: int | None = setting(
+        None,
         "Evaluation",
-        "Record validation accuracy each so many rounds (0: after the last).",
+        "Record losses and the metric on validation data each so many rounds, for learning curves "
+        "(0: after the last alone); by default about 20 times in a run, or less often where that "
+        "would take long.",
         least=0,
     )
     new_test: bool = setting(
@@ -277,12 +284,17 @@ class Config:
             validation.check(name, getattr(self, name), kind)
         for each in dataclasses.fields(self):
             least, value = each.metadata["least"], getattr(self, each.name)
-            if least is not None and value < least:
+            if least is not None and value is not None and value < least:
                 raise GlocalError(
                     f"{each.name} must be an integer of {least} or more, not {value}."
                 )
         if self.sampled is not None and self.fraction != 1.0:
             raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
+        if self.patience is not None and self.validate_every == 0:
+            raise GlocalError(
+                "patience counts evaluations on validation data, and validate_every=0 has none on "
+                "the way: leave it out, or give the rounds from one to the next."
+            )
         from glocal.experiment import setup  # which needs torch, and the options need not wait
 
         setup.check_names(self)
@@ -341,22 +353,8 @@ def kinds() -> dict[str, Any]:
 @cache
 def plain_kinds() -> dict[str, Any]:
     """The type of each setting that text can give: without the objects that Python may."""
-    found = {name: _plain(kind) for name, kind in kinds().items()}
+    found = {name: validation.plain_kind(kind) for name, kind in kinds().items()}
     return {name: kind for name, kind in found.items() if kind is not None}
-
-
-def _plain(kind: Any) -> Any:
-    """A type as text can give it, or none."""
-    several = get_origin(kind) in (Union, types.UnionType)
-    options = get_args(kind) if several else (kind,)
-    plain = [
-        one
-        for one in options
-        if one in (str, int, float, bool)
-        or (get_origin(one) is tuple and get_args(one)[0] in (str, int, float))
-    ]
-    absent = [None] if type(None) in options else []
-    return reduce(operator.or_, [*plain, *absent]) if plain else None
 
 
 def of_group(*groups: str) -> list[dataclasses.Field[Any]]:

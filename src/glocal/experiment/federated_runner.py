@@ -36,6 +36,7 @@ from glocal.experiment.synthetic import made
 from glocal.experiment.tuning import Choice
 from glocal.slots.method import Plan
 from glocal.slots.server_half import whole_model
+from glocal.training.best_round import at_best
 from glocal.training.checkpoint import CheckpointPolicy, CheckpointWriter
 from glocal.training.client_state.placement import Storage
 from glocal.training.loop import Progress, Training
@@ -85,7 +86,13 @@ class Federated:
             adversary,
             config.diverged,
             Storage(config.states),
+            patience=config.patience,
         )
+        if config.patience is not None and self.private:
+            raise GlocalError(
+                "the round that patience keeps would be chosen on clients' data without noise, "
+                "which dp does not count: leave one of them out."
+            )
         for technique in techniques(config.adapt):
             technique.check(setup.task, config.public, private=self.private)
             if technique.name == "distill":
@@ -212,7 +219,7 @@ class Federated:
         checkpoints: CheckpointPolicy | None,
     ) -> Repeat:
         """What a training that is over came to."""
-        config, done = setup.config, end.progress
+        config, done = setup.config, at_best(training, end.progress)
         trained = Trained(training, done, choice.picks if choice else None)
         known = choice.scores.to(setup.fed.x.device) if choice else None
         outcome, scores = evaluate_trained(trained, setup.fed, known)
@@ -251,6 +258,7 @@ class Federated:
             + (choice.gradients if choice else 0),
             seconds=end.seconds + (choice.seconds if choice else 0.0),
             chosen=self._recorded(choice, config),
+            kept=_kept_round(choice, end.progress, config),
             together=ensemble.new_test(trained) if config.new_test else None,
             adapted=adapted,
             trained=trained,
@@ -271,6 +279,8 @@ class Federated:
         code = digest(self.plan, task.module, task.losses, task.augment)
         about = {**config.trained(), "validate_every": config.validate_every}
         about.pop("diverged", None)  # what diverged may be resumed otherwise
+        if setup.fed.central is not None:  # on which lines have a value
+            about["central"] = digest(setup.fed.central)
         if setup.metric != "accuracy":
             about["metric"] = setup.measured_by  # by which rates are chosen
         return f"{self.name} {code} {setup.digest} {about}"
@@ -281,9 +291,20 @@ class Federated:
         if repeat.chosen is not None and "round" in repeat.chosen:
             picks = tuple(repeat.outcome.chosen)
         stages = [line.get("stage") for line in repeat.history]
+        if repeat.kept is not None:  # what came after it is nobody's model
+            stages = stages[: repeat.kept["round"]]
         progress = progress_of(training, repeat.model, states.pop("ids"), states, stages)
         progress = replace(progress, traffic=repeat.traffic, history=repeat.history)
         return replace(repeat, trained=Trained(training, progress, picks))
+
+
+def _kept_round(choice: Choice | None, done: Progress, config: Config) -> dict[str, int] | None:
+    """Where it may end early: the round that is kept, and how many were trained."""
+    if config.patience is None:
+        return None
+    if choice is not None:
+        return {"round": choice.round, "trained": choice.trained}
+    return {"round": done.best.round if done.best else done.round, "trained": done.round}
 
 
 def _published(training: Training, done: Progress) -> int:

@@ -104,6 +104,8 @@ class Repeat:
     """What an attack came to, where there was one."""
     chosen: dict[str, Any] | None = None
     """What was chosen on validation data (``rate``, ``round``), or ``why_not``, where tuned."""
+    kept: dict[str, int] | None = None
+    """Where it may end early: the ``round`` that was kept, and how many were ``trained``."""
     privacy: dict[str, Any] | None = None
     """What was spent, and what that assumes."""
     made: Made | None = None

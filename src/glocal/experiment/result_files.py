@@ -12,6 +12,7 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.files import dump, plain, write
 from glocal.core.tensor_files import save_tensors
+from glocal.experiment.learning_curves import lines_of
 
 if TYPE_CHECKING:
     from glocal.experiment.run import Run
@@ -23,7 +24,7 @@ LONGEST = 100
 
 
 def save(run: Run, folder: Path) -> None:
-    """``result.json`` and the models."""
+    """The models, ``metrics.jsonl`` and, last, ``result.json``."""
     from glocal.experiment import model_files, synthetic
     from glocal.training.client_state import export
 
@@ -37,7 +38,13 @@ def save(run: Run, folder: Path) -> None:
     if run.made is not None:
         synthetic.save(run.made, int(run.data["classes"]), folder)
     model_files.save_models(run, folder)
+    write(folder / "metrics.jsonl", lines(run))
     write(folder / "result.json", dump(result({run.method: run})))
+
+
+def lines(run: Run) -> bytes:
+    """A line of JSON for each round, one repeat after another."""
+    return "".join(json.dumps(plain(line)) + "\n" for line in lines_of(run)).encode()
 
 
 def result(runs: Mapping[str, Run]) -> dict[str, Any]:

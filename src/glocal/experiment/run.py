@@ -26,6 +26,7 @@ from glocal.experiment import ensemble, result_files
 from glocal.experiment.adaptation_report import add_adapted
 from glocal.experiment.attack_report import add_attack
 from glocal.experiment.best_runner import AloneRepeats
+from glocal.experiment.learning_curves import lines_of
 from glocal.experiment.repeat import Repeat, Trained
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made
@@ -33,6 +34,7 @@ from glocal.prediction.client_model import ClientModel
 from glocal.prediction.description import Description, class_names
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pandas import DataFrame
 
 
@@ -141,8 +143,17 @@ class Run:
         """The clients' table as a pandas DataFrame."""
         return frame(self.clients)
 
+    def curves(self) -> DataFrame:
+        """What was recorded of each round, and of each repeat, as a pandas DataFrame."""
+        return frame(lines_of(self))
+
+    def plot(self, path: str | Path | None = None, metric: str | None = None) -> Figure:
+        """Learning curves as a matplotlib figure; with a path (.png, .svg, .pdf), written there."""
+        figure: Figure = notebooks.figure(self, path, metric)
+        return figure
+
     def save(self, folder: str | Path) -> None:
-        """Write ``result.json`` and the models to a new folder."""
+        """Write ``result.json``, ``metrics.jsonl`` and the models to a new folder."""
         result_files.save(self, _empty(Path(folder)))
 
     def _repr_html_(self) -> str | None:
@@ -207,6 +218,8 @@ def assembled(
         summary["diverged"] = diverged
     if tuned := [repeat.chosen for repeat in repeats if repeat.chosen is not None]:
         summary["chosen"] = tuned
+    if kept := [repeat.kept for repeat in repeats if repeat.kept is not None]:
+        summary["early_stopping"] = kept
     summary["params_published"] = first.published
     summary["gradient_evaluations"] = round(sum(r.gradients for r in repeats) / len(repeats))
     summary["parameters"] = tree.count(setup.task.params)
@@ -307,6 +320,17 @@ class Comparison(dict[str, Run]):
         ]
         return frame(rows)
 
+    def curves(self) -> DataFrame:
+        """What was recorded of each method's rounds and repeats, a line for each."""
+        return frame(
+            {"method": name, **line} for name, run in self.items() for line in lines_of(run)
+        )
+
+    def plot(self, path: str | Path | None = None, metric: str | None = None) -> Figure:
+        """Learning curves of all methods as a matplotlib figure; with a path, written there."""
+        figure: Figure = notebooks.figure(self, path, metric)
+        return figure
+
     def save(self, folder: str | Path) -> None:
         """Write every run to a folder of its own inside a new one, and all figures beside them."""
         root = _empty(Path(folder))
@@ -328,7 +352,7 @@ def frame(rows: Any) -> DataFrame:
     try:
         from pandas import DataFrame
     except ImportError as error:
-        raise GlocalError("to_frame() needs pandas: pip install pandas.") from error
+        raise GlocalError("a DataFrame needs pandas: pip install pandas.") from error
     return DataFrame(list(rows))
 
 

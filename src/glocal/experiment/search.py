@@ -258,6 +258,8 @@ class Candidates:
         first, own = self.trials[0].settings.get(RATE), self.trials[place].settings.get(RATE)
         rate = 1.0 if first is None or own is None else own / first
         training = self.trainings[repeat]
+        # Candidates are compared where a step of the search ends, and nowhere else.
+        training = replace(training, validate_every=0, patience=None)
         return replace(training, rate=rate, stop=until, by_client=True, turns=(lanes,))
 
     def _fitting(self, cells: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:

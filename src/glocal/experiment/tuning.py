@@ -11,7 +11,6 @@ others may choose, and the candidate that it picked.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +23,7 @@ from glocal.experiment.chosen import with_validation
 from glocal.experiment.setup import Setup
 from glocal.methods.specs import leaves_rate_open
 from glocal.slots.method import Method, Plan
+from glocal.training.best_round import rank
 from glocal.training.checkpoint import CheckpointWriter
 from glocal.training.loop import Progress, Training
 from glocal.training.resumed import RoundsEnd, run_rounds
@@ -36,6 +36,10 @@ ACCURACY = named("accuracy")
 
 POINTS = 10
 """Rounds, evenly spaced, after which a training may end."""
+
+
+CURVES = ("train_", "val_")
+"""How the names of what is recorded of an evaluation begin."""
 
 
 def rates_of(method: str | Method | Plan) -> tuple[float, ...]:
@@ -68,11 +72,13 @@ class Choice:
     gradients: int = 0
     """What all rates together computed."""
     seconds: float = 0.0
+    trained: int = 0
+    """Rounds at this rate: with patience, not all."""
 
     def training(self, again: Training, turns: tuple[int, ...]) -> Training:
         """A training with what was chosen."""
         chosen = replace(again, rate=self.factor, stop=self.round, validation=self.validation)
-        return replace(chosen, turns=turns)
+        return replace(chosen, turns=turns, patience=None)
 
 
 def tried(training: Training, factor: float, turns: tuple[int, ...]) -> Training:
@@ -95,12 +101,11 @@ def choose(
     factors: Sequence[float], ends: Sequence[RoundsEnd], measure: Measure = ACCURACY
 ) -> Choice:
     """The best rate and round of one repeat, from where it ended at each rate."""
-    name = f"val_{measure.name}"
     points = [
-        (measure.sign * line[name], -line["val_loss"], -line["round"], i)
+        (*ranked, -line["round"], i)
         for i, end in enumerate(ends)
         for line in end.progress.history
-        if name in line and math.isfinite(line["val_loss"])
+        if (ranked := rank(measure, line)) is not None
     ]
     if not points:
         raise next(end.error for end in ends if end.error is not None)
@@ -110,19 +115,20 @@ def choose(
     scores = Scores(
         torch.tensor(value), torch.tensor(loss), None if error is None else torch.tensor(error)
     )
-    recorded = dict.fromkeys(("val_accuracy", name, "val_loss"))
+    name = f"val_{measure.name}"
     return Choice(
         factors[i],
         -minus_round,
         scores,
         tuple(picks),
         {
-            line["round"]: {what: line[what] for what in recorded if what in line}
+            line["round"]: {k: v for k, v in line.items() if k.startswith(CURVES)}
             for line in history[:-minus_round]
             if name in line
         },
         sum(line.get("gradients", 0) for end in ends for line in end.progress.history),
         sum(end.seconds for end in ends),
+        len(history),
     )
 
 

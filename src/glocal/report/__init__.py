@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         canvas,
         catalogue,
         comparison,
+        curves,
         decisions,
         fairness,
         newcomer,

@@ -26,12 +26,16 @@ GREY = "#666666"
 DPI = 150
 
 
-def check_picture(path: Path) -> None:
+KINDS = (".png", ".svg", ".pdf")
+"""The files that a picture can be written to."""
+
+
+def check_picture(path: Path, option: str = "--picture", kinds: Sequence[str] = (".png",)) -> None:
     """Raise, before anything is trained, if this picture could not be drawn or written."""
-    if path.suffix.lower() != ".png":
-        raise GlocalError(f"--picture {path} must be the name of a .png file.")
+    if path.suffix.lower() not in kinds:
+        raise GlocalError(f"{option} {path} must be the name of a {' or '.join(kinds)} file.")
     if not path.absolute().parent.is_dir():
-        raise GlocalError(f"there is no folder {path.parent} for --picture: make it first.")
+        raise GlocalError(f"there is no folder {path.parent} for {option}: make it first.")
     new_figure(1, 1)
 
 
@@ -44,13 +48,29 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save(figure: Figure, path: Path, title: str, note: str) -> None:
-    """Write the figure, under its title and above its note."""
-    from PIL import Image  # comes with matplotlib
-
+def titled(figure: Figure, title: str, note: str) -> Figure:
+    """The figure, under its title and above its note."""
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     figure.supxlabel(note, x=0.01, ha="left", fontsize=7.5, color=GREY)
-    drawn, small = BytesIO(), BytesIO()
+    return figure
+
+
+def save(figure: Figure, path: Path, title: str, note: str) -> None:
+    """Write the figure, under its title and above its note, in the format of the file's name."""
+    from matplotlib import rc_context
+
+    titled(figure, title, note)
+    drawn, kind = BytesIO(), path.suffix.lower().lstrip(".")
+    if kind != "png":
+        # Without the time of day: the same figure is the same file.
+        dates = {"Date": None} if kind == "svg" else {"CreationDate": None}
+        with rc_context({"svg.hashsalt": "glocal"}):
+            figure.savefig(drawn, format=kind, metadata=dates)
+        write(path, drawn.getvalue())
+        return
+    from PIL import Image  # comes with matplotlib
+
+    small = BytesIO()
     figure.savefig(drawn, dpi=DPI, format="png")
     # 256 colours are as many as these pictures need, at a third of the size.
     few = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)

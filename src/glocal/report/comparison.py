@@ -72,10 +72,15 @@ def _table(runs: Mapping[str, Run], base: str | None) -> tuple[list[str], list[l
     head += ["vs same model", "vs best alone"] if best else ["vs alone"]
     head += ["better off", "worse off", "same", "undecided", "sent up", "sent down"]
     head += ["gradients", *(["seconds"] if sys.stdout.isatty() else [])]
+    early = any("early_stopping" in run.summary for run in runs.values())
+    head += ["kept round"] if early else []
     head += (goal := _goal_head(runs))
     head += [*(["new test %"] if new_test else []), *([f"vs {base}"] if base else [])]
     base_summary = runs[base].summary if base else None
-    rows = [_row(name, run, base_summary, new_test, bool(goal), best) for name, run in runs.items()]
+    rows = [
+        _row(name, run, base_summary, new_test, bool(goal), best, early)
+        for name, run in runs.items()
+    ]
     return head, [*rows, *constant_row(runs, len(head))]
 
 
@@ -116,7 +121,13 @@ def advice_in_words(runs: Mapping[str, Run]) -> list[str]:
 
 
 def _row(
-    name: str, run: Run, base: Mapping[str, Any] | None, new_test: bool, goal: bool, best: bool
+    name: str,
+    run: Run,
+    base: Mapping[str, Any] | None,
+    new_test: bool,
+    goal: bool,
+    best: bool,
+    early: bool = False,
 ) -> list[Cell]:
     s, unit = run.summary, unit_of(run.summary if base is None else base)
     verdicts: list[Cell] = ["baseline", *(["–"] if best else []), *["–"] * 4]
@@ -140,10 +151,18 @@ def _row(
         short(s["params_down"]),
         short(s.get("gradient_evaluations")),
         *_seconds(run),
+        *([_kept(s)] if early else []),
         *(_goal_cells(s) if goal else []),
         *([percent(s.get("new_test", {}).get("logits"))] if new_test else []),
         *([] if base is None else ["–" if s is base else unit.interval(against(s, dict(base)))]),
     ]
+
+
+def _kept(summary: Mapping[str, Any]) -> str:
+    """The round that was kept, of how many; with repeats, their means."""
+    each = summary.get("early_stopping") or []
+    means = [sum(e[k] for e in each) / len(each) for k in ("round", "trained") if each]
+    return " of ".join(f"{mean:.1f}".removesuffix(".0") for mean in means) or "–"
 
 
 def _goal_head(runs: Mapping[str, Run]) -> list[str]:

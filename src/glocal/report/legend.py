@@ -36,9 +36,25 @@ def legend(runs: Mapping[str, Run]) -> list[str]:
         lines.append(_what_verdicts_mean(summary))
         if "pooling" in summary and summary["metric"] == "accuracy":
             lines.append(summary["pooling"]["why"])
+    if any("early_stopping" in s for s in summaries):
+        lines.append(_what_is_kept(runs))
     if any("new_test" in s for s in summaries):
         lines.append("New test: all clients' logits averaged, on everybody's test examples.")
     return [*lines, *_about_constants(runs, unit), *_without_value(clients, unit)]
+
+
+def _what_is_kept(runs: Mapping[str, Run]) -> str:
+    """Which rounds were kept, and how many were trained."""
+    each = []
+    for name, run in runs.items():
+        if early := run.summary.get("early_stopping"):
+            rounds = [f"{kept['round']} of {kept['trained']}" for kept in early]
+            each.append(f"{name} {some(rounds)}")
+    over = ", its mean over repeats" if next(iter(runs.values())).summary["repeats"] > 1 else ""
+    return (
+        f"Kept round: the best on validation data, of those that were trained{over}; what was sent "
+        f"and computed after it counts, too. In each repeat: {'; '.join(each)}."
+    )
 
 
 def _what_is_above(summaries: Sequence[Mapping[str, Any]]) -> str:

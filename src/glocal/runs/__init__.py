@@ -8,6 +8,7 @@ from glocal.core.lazy import submodules
 if TYPE_CHECKING:
     from glocal.runs import (
         client_models,
+        curves,
         experiment_file,
         job,
         listing,

@@ -191,13 +191,6 @@ class Folder:
         """The results. Repeats may have trained side by side: now their lines come in order."""
         self._known["chosen"] = {"engine": run.settings["engine"]}
         self._write_settings()
-        several = len(run.repeats) > 1
-        lines = [
-            json.dumps(plain({**line, **({"repeat": r} if several else {})})) + "\n"
-            for r, one in enumerate(run.repeats, 1)
-            for line in one.history
-        ]
-        write(self._metrics, "".join(lines).encode())
         save(run, self.path)
         self._tracker.finish(run.summary, run.clients)
 

@@ -142,6 +142,8 @@ def read(folder: Path) -> Files:
         if [line["round"] for line in lines] != list(range(1, len(lines) + 1)):
             raise ValueError("metrics.jsonl lacks rounds")
         summary = own["summary"]
+        if "early_stopping" in summary:  # what came after the round that was kept is in no file
+            lines = lines[: int(summary["early_stopping"][0]["round"])]
         values = summary["accuracies"] if "accuracies" in summary else summary["values"]["mae"]
         if len(values[0]) != len(own["clients"]):
             raise ValueError("accuracies and clients differ in number")

@@ -50,7 +50,8 @@ def try_uses(
         if name not in uses.USES:
             raise unknown("use", name, uses.USES)
     (run,) = restore(maker(folder).folder, device)
-    config = replace(run.setup.config, rounds=rounds, attack=None, validate_every=0)
+    config = replace(run.setup.config, rounds=rounds, attack=None)
+    config = replace(config, patience=None, validate_every=0)
     config = config if seed is None else replace(config, seed=seed)
     run = replace(run, setup=setups.make(config, run.fed, 0))
     setup, files = run.setup, run.files

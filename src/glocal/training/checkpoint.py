@@ -24,6 +24,7 @@ from glocal.core.progress import print_note
 from glocal.core.types import Tree
 from glocal.core.validation import integer
 from glocal.evaluation.communication import Traffic
+from glocal.training.best_round import packed_best, unpacked_best
 from glocal.training.checkpoint_files import Checkpoint, CheckpointFiles
 from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Progress, Training
@@ -161,7 +162,9 @@ def packed(progress: Progress) -> tuple[dict[str, Any], Tree]:
         "ledger": progress.traffic.to_dict(),
         "history": progress.history,
     }
-    return facts, {"server": progress.server, "clients": progress.clients.packed(progress.round)}
+    about, best = packed_best(progress.best)
+    trees = {"server": progress.server, "clients": progress.clients.packed(progress.round)}
+    return facts | about, trees | best
 
 
 def packed_lanes(progresses: Sequence[Progress]) -> tuple[dict[str, Any], Tree]:
@@ -215,6 +218,7 @@ def unpacked(checkpoint: Checkpoint, training: Training) -> Progress:
             stage_began=int(facts["stage_began"]),
             round=checkpoint.number,
             history=list(facts["history"]),
+            best=unpacked_best(facts, trees, device),
         )
         method = training.method(progress)
         like = method.begin(training.task, training.task.params, training.setting)

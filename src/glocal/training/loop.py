@@ -20,18 +20,19 @@ from glocal.core.errors import GlocalError
 from glocal.core.types import Downlink, Params, Tree, Uplink
 from glocal.data.federation import Federation
 from glocal.data.schema import Schema
+from glocal.data.split import Split
 from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
 from glocal.engines.gradients import gradients
 from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
-from glocal.evaluation.evaluate import Models, validated
-from glocal.evaluation.scores import recorded
+from glocal.evaluation.evaluate import Models
 from glocal.nn.task import Task
 from glocal.slots.client import Local
 from glocal.slots.method import Method, Plan
 from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
+from glocal.training import best_round, evaluated_rounds
 from glocal.training.attacks import Adversary
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstStates
@@ -71,6 +72,8 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list)
     decision: Decision | None = None
     """Of the last round, for whoever looks on; nothing depends on it."""
+    best: best_round.BestRound | None = None
+    """Of a training that may end early."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,9 @@ class Training:
     sampler: Sampler
     rounds: int
     seed: int
-    validate_every: int = 0
-    """Validation accuracy is recorded each so many rounds and after the last; 0: after the last."""
+    validate_every: int | None = 0
+    """It is evaluated each so many rounds and after the last; 0: after the last alone; None: by
+    rule (:mod:`glocal.training.evaluated_rounds`)."""
     adversary: Adversary | None = None
     """Malicious clients, and what they send or train on instead."""
     diverged: str = "fatal"
@@ -102,6 +106,9 @@ class Training:
     """What is recorded of validation by round, known beforehand where that data is trained on."""
     turns: tuple[int, ...] = ()
     """Where it is tuned: how many trainings are side by side while that is done, and then."""
+    patience: int | None = None
+    """It ends when it was evaluated so often without getting better, and its best round is kept
+    (:mod:`glocal.training.best_round`)."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -153,6 +160,10 @@ class Training:
             key = rng.fold(key, part)
         return key
 
+    def round_key(self, progress: Progress) -> Tensor:
+        """The key of the clients' training in the round that comes next."""
+        return self.key(WORK, progress.round)
+
     @cached_property
     def halves(self) -> tuple[Local, ...]:
         """What clients do in each stage: the same objects in all rounds, as engines know them."""
@@ -172,6 +183,21 @@ class Training:
             begun = stage.method.begin(task, task.params, self.setting)
             of_stages.append(gradients(half, n, stage.method.broadcast(begun, 0, self.setting)))
         return of_stages
+
+    @cached_property
+    def spacing(self) -> int:
+        """It is evaluated each so many rounds; 0: after the last alone."""
+        every = self.validate_every
+        return evaluated_rounds.spacing(self) if every is None else every
+
+    @cached_property
+    def training_rows(self) -> Split:
+        """Those whose loss is recorded where the training is evaluated."""
+        return evaluated_rounds.some_rows(self.fed.train, self.fed.val)
+
+    def goes_on(self, progress: Progress) -> bool:
+        """Whether there are rounds left."""
+        return progress.round < self.last and not best_round.is_over(self, progress)
 
     @cached_property
     def workload(self) -> Workload:
@@ -211,11 +237,11 @@ class Training:
     def run(
         self, progress: Progress, on_round: Callable[[Progress], None] = lambda progress: None
     ) -> Progress:
-        """All rounds that are left."""
-        while progress.round < self.last:
+        """All rounds that are left; the best of them, where it may end early."""
+        while self.goes_on(progress):
             self.one_round(progress)
             on_round(progress)
-        return progress
+        return best_round.at_best(self, progress)
 
     def one_round(self, progress: Progress) -> None:
         """One round, its cohort trained by the engine."""
@@ -275,7 +301,7 @@ class Training:
         """The cohort's messages, fit for the server, and what was communicated; states are kept."""
         method, stage, clients = self.method(progress), progress.stage, progress.clients
         joined = int((~clients.seen[ids.cpu()]).sum())
-        work = self.round_of(progress, ids, self.key(WORK, progress.round), down)
+        work = self.round_of(progress, ids, self.round_key(progress), down)
         work = replace(work, workload=self.workload)
         self._expect(progress, ids)
         uplink, states = yield work
@@ -311,12 +337,17 @@ class Training:
         last = progress.round == self.last
         if last and self.last == self.affordable < self.rounds:
             line["stopped"] = "the privacy budget is spent"
-        every = self.validate_every
+        every = self.spacing
         due = last or stage.goal is not None or (every and progress.round % every == 0)
         if self.validation is not None:
+            due = progress.round in self.validation
             line |= self.validation.get(progress.round, {})
         elif due:
-            line |= self._validated(progress)
+            line |= evaluated_rounds.curve_point(self, progress)
+        if due:
+            line |= evaluated_rounds.central_value(self, progress)
+            if self.patience is not None:
+                best_round.noted(self, progress, line)
         reached = stage.goal is not None and line.get("val_accuracy", 0.0) >= stage.goal
         if len(self.plan.stages) > 1:
             line["stage"] = stage.name
@@ -324,12 +355,6 @@ class Training:
         over = reached or (length is not None and progress.round - progress.stage_began >= length)
         if over and progress.stage + 1 < len(self.plan.stages) and not last:
             self._next_stage(progress)
-
-    def _validated(self, progress: Progress) -> dict[str, Any]:
-        """What validation data says, for the round's line."""
-        where = (self.task, self.fed, self.engine, self.models(progress))
-        found, picks = validated(*where, one_for_all=self.one_for_all(progress))
-        return recorded(self.task, found, picks if self.by_client else None)
 
     def _next_stage(self, progress: Progress) -> None:
         """The next stage starts from what this one ended with; clients start it lazily."""
@@ -354,34 +379,9 @@ class Training:
         local, down = self.halves[progress.stage], self.broadcast(progress)
         states = partial(progress.clients.gather, make=self.make(progress, local))
         if local.solve_before_evaluation:
-            states = partial(self._solved, progress, local, down, states)
+            states = partial(evaluated_rounds.solved, self, progress, local, down, states)
         task, candidates = self.task, self.engine.candidates
         return lambda ids: candidates(task, local, down, states(ids), len(ids))
-
-    def _solved(
-        self,
-        progress: Progress,
-        local: Local,
-        down: Tree,
-        states: Callable[[Tensor], Tree],
-        ids: Tensor,
-    ) -> Tree:
-        """Clients' states; one that never took part runs a round of which nothing is sent."""
-        gathered = states(ids)
-        absent = (~progress.clients.seen[ids.cpu()]).to(ids.device)
-        if not bool(absent.any()):
-            return gathered
-        rows, key = tree.row(gathered, absent), self.key(WORK, progress.round)
-        work = CohortRound(self.task, local, self.fed, down, ids[absent], rows, key)
-        solved = self.engine.round(work)[1]
-        if bool(absent.all()):
-            return solved
-
-        def put(state: Tensor, new: Tensor) -> Tensor:
-            state[absent] = new  # what was gathered is nobody else's
-            return state
-
-        return tree.map(put, gathered, solved)
 
     def one_for_all(self, progress: Progress) -> bool:
         """Whether clients keep nothing, so that they all predict with the same model."""

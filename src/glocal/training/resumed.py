@@ -62,7 +62,7 @@ def run_rounds(
 
     def left() -> list[Progress | None]:
         return [
-            end.progress if end.stopped is None and end.progress.round < training.last else None
+            end.progress if end.stopped is None and training.goes_on(end.progress) else None
             for training, end in zip(trainings, ends, strict=True)
         ]
 

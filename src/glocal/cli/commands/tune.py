@@ -15,7 +15,15 @@ from glocal.experiment.config import Config
 
 
 @with_settings(
-    "Data", "Training", "Machine", "repeats", "metric", "-tune", "-jobs", diverged="skip"
+    "Data",
+    "Training",
+    "Machine",
+    "repeats",
+    "metric",
+    "-tune",
+    "-patience",
+    "-jobs",
+    diverged="skip",
 )
 def tune(
     config: Config,

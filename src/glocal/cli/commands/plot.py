@@ -1,0 +1,43 @@
+"""``glocal plot``: learning curves of runs, comparisons and sweeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from glocal import report, runs
+from glocal.cli.options import output, usable
+
+
+def plot(
+    places: list[Path] = typer.Argument(
+        ...,
+        metavar="DIR...",
+        help="Folders of runs, comparisons or sweeps; they may still be running.",
+    ),
+    out: Path | None = output(
+        None,
+        "The .png, .svg or .pdf file; curves.png in the first folder by default.",
+        callback=usable,
+    ),
+    metric: str | None = output(
+        None, "The metric that is drawn; the one that counts by default. (accuracy, auc, …)"
+    ),
+) -> None:
+    """Draw learning curves: losses, the metric on validation data with its worst 10 %, and Gini.
+
+    Repeats are drawn as their mean and range. Needs matplotlib, as the extra plot brings it.
+
+    Examples:
+      glocal plot runs/2026-01-31-120000-compare
+
+      glocal plot runs/A runs/B --out curves.svg --metric accuracy
+    """
+    picture = places[0] / "curves.png" if out is None else out
+    if out is not None:
+        report.canvas.check_picture(picture, "--out", report.canvas.KINDS)
+    curves = runs.curves.read_curves(places)
+    figure, title, note = report.curves.draw(curves, metric)
+    report.canvas.save(figure, picture, title, note)
+    print(f"Picture: {picture}")

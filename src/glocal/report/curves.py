@@ -1,0 +1,179 @@
+"""Learning curves as a picture: losses, the metric on validation data, its spread over clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glocal.core.errors import GlocalError
+from glocal.evaluation.measures import NAMES, SHARES
+from glocal.evaluation.metrics import PERCENT
+from glocal.experiment.learning_curves import LearningCurves, of_run
+from glocal.report.canvas import COLOURS, MARKERS, every, label, new_figure, save, titled
+from glocal.report.tables import plural
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST = 14
+"""Lines that can be told apart."""
+
+MARKED = 12
+"""Markers on a line."""
+
+
+def plot(runs: Any, path: str | Path | None = None, metric: str | None = None) -> Figure:
+    """The figure of a run or of a comparison's runs; with a path, it is also written there."""
+    several = list(runs.values()) if isinstance(runs, dict) else [runs]
+    curves = [each for each in map(of_run, several) if each.metrics]
+    if not curves:
+        names = ", ".join(run.method for run in several)
+        raise GlocalError(f"there is nothing to draw: {names} has no round that was evaluated.")
+    figure, title, note = draw(curves, metric)
+    if path is None:
+        return titled(figure, title, note)
+    save(figure, Path(path), title, note)
+    return figure
+
+
+def draw(curves: Sequence[LearningCurves], asked: str | None = None) -> tuple[Figure, str, str]:
+    """A panel for losses, one for the metric, and more for what else was recorded of it."""
+    if len(curves) > MOST:
+        raise GlocalError(
+            f"{len(curves)} runs cannot be told apart in one picture: give {MOST} or fewer."
+        )
+    metric = _common(curves, asked)
+    counts = all(each.metrics[0] == metric for each in curves)
+    scale, unit = (100, " (%)") if metric in PERCENT else (1, "")
+    name = NAMES.get(metric, metric)
+    panels = ["loss", "metric"]
+    if counts and any(each.points("val_gini") for each in curves):
+        panels.append("gini")
+    central = f"central_{metric}"
+    if any(each.points(central) for each in curves):
+        panels.append("central")
+    figure = new_figure(0.8 + 4.3 * len(panels), 4.4)
+    axes = dict(zip(panels, figure.subplots(1, len(panels), squeeze=False)[0], strict=True))
+    for i, each in enumerate(curves):
+        _line(axes["loss"], each, "train_loss", i, f"{each.name}, training", dashed=True)
+        _line(axes["loss"], each, "val_loss", i, f"{each.name}, validation")
+        _line(axes["metric"], each, f"val_{metric}", i, f"{each.name}, mean", scale)
+        if counts:
+            worst = f"{each.name}, worst 10 %"
+            _line(axes["metric"], each, "val_worst10", i, worst, scale, dashed=True)
+        _mark_kept(axes["metric"], each, f"val_{metric}", i, scale)
+        if "gini" in axes:
+            _line(axes["gini"], each, "val_gini", i, each.name)
+        if "central" in axes:
+            _line(axes["central"], each, central, i, each.name, scale)
+    better = "lower is better" if curves[0].lower(metric) else "higher is better"
+    named = {
+        "loss": "loss, mean over clients",
+        "metric": f"validation {name}{unit}, over clients; {better}",
+        "gini": f"Gini of validation {name} over clients (×100)",
+        "central": f"{name}{unit} on the central test set",
+    }
+    for panel, panel_axes in axes.items():
+        label(panel_axes, "round", named[panel], legend=True)
+        panel_axes.xaxis.get_major_locator().set_params(integer=True)
+    return figure, _title(curves, metric, name), _note(curves)
+
+
+def _common(curves: Sequence[LearningCurves], asked: str | None) -> str:
+    """The metric that is drawn: all runs must have it."""
+    names = [each.metric(asked) for each in curves]
+    if len(set(names)) > 1:
+        shared = [m for m in curves[0].metrics if all(m in each.metrics for each in curves)]
+        hint = (
+            f"choose one that all have with --metric {shared[0]}" if shared else "draw them apart"
+        )
+        raise GlocalError(
+            f"the runs are measured by different metrics ({', '.join(dict.fromkeys(names))}): "
+            f"{hint}."
+        )
+    return names[0]
+
+
+def _line(
+    axes: Axes,
+    curves: LearningCurves,
+    column: str,
+    i: int,
+    name: str,
+    scale: float = 1,
+    dashed: bool = False,
+) -> None:
+    """The mean over repeats, and their range behind it."""
+    points = curves.points(column)
+    if not points:
+        return
+    rounds, colour = [point.round for point in points], COLOURS[i % len(COLOURS)]
+    if curves.repeats > 1:
+        low, high = ([scale * getattr(p, end) for p in points] for end in ("low", "high"))
+        axes.fill_between(rounds, low, high, color=colour, alpha=0.12, linewidth=0)
+    axes.plot(
+        rounds,
+        [scale * point.mean for point in points],
+        label=name,
+        color=colour,
+        linestyle="--" if dashed else "-",
+        marker=MARKERS[(i + i // len(COLOURS)) % len(MARKERS)],
+        markevery=every(0, len(points), MARKED),
+        markerfacecolor="white" if dashed else colour,
+        linewidth=1.2,
+        markersize=4,
+    )
+
+
+def _mark_kept(axes: Axes, curves: LearningCurves, column: str, i: int, scale: float) -> None:
+    """A ring around the round that was kept, of each repeat."""
+    several = curves.repeats > 1
+    for repeat, kept in enumerate(curves.kept, 1):
+        of_repeat = [line for line in curves.lines if line.get("repeat", 1) == repeat]
+        value = next((line.get(column) for line in of_repeat if line["round"] == kept), None)
+        if value is not None:
+            text = f"{curves.name}, kept" + (" (each repeat)" if several else "")
+            axes.plot(
+                [kept],
+                [scale * value],
+                linestyle="none",
+                marker="o",
+                markersize=11,
+                markerfacecolor="none",
+                color=COLOURS[i % len(COLOURS)],
+                label=text if repeat == 1 else "_",
+            )
+
+
+def _title(curves: Sequence[LearningCurves], metric: str, name: str) -> str:
+    """Where validation data saw the best round."""
+    percent = metric in PERCENT
+    choose = min if curves[0].lower(metric) else max
+    best = {
+        each.name: choose(each.points(f"val_{metric}"), key=lambda point: point.mean)
+        for each in curves
+    }
+    winner = choose(best, key=lambda run: best[run].mean)
+    value = best[winner].mean
+    digits = 1 if percent else 3 if metric in SHARES else None
+    shown = (
+        f"{100 * value:.1f} %" if percent else f"{value:.{digits}f}" if digits else f"{value:.4g}"
+    )
+    return f"Validation {name} at its best: {shown}, with {winner} after round {best[winner].round}"
+
+
+def _note(curves: Sequence[LearningCurves]) -> str:
+    """Where the numbers come from, as far as the runs agree in it."""
+    parts = []
+    for key, words in (("data", "{}"), ("partition", "{}"), ("clients", "{} clients")):
+        values = {str(each.about.get(key)) for each in curves}
+        if len(values) == 1 and values != {"None"}:
+            parts.append(words.format(*values))
+    repeats = max(each.repeats for each in curves)
+    if repeats > 1:
+        parts.append(f"mean and range of {plural(repeats, 'repeat')}, as far as each was trained")
+    if any(each.about.get("tune") for each in curves):
+        parts.append("while rate and rounds were chosen, before validation data was trained on")
+    return " · ".join(parts)
