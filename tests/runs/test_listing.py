@@ -267,7 +267,7 @@ def test_the_table_is_newest_first_and_says_once_what_is_the_same(runs):
         (["--where", "seed!=1"], {"saved", "both/fedavg", "both/local"}),
         (["--where", "partition=dirichlet*"], {"saved", "both/fedavg", "both/local"}),
         (["--where", "repeats = 1", "--where", "method=local"], {"both/local"}),
-        (["--where", "mean>0.2", "--where", "validate-every<=0"], {"één", "both/*"}),
+        (["--where", "mean>0.2", "--where", "checkpoint-every<=0"], {"één", "both/*"}),
         (["--where", "sampled=none", "--where", "poisson=false", "--where", "seed<1"], {"both/*"}),
         (["--where", "split=0.7"], {"één", "both/*"}),
         (["--limit", "1"], {"saved"}),

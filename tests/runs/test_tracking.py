@@ -274,6 +274,21 @@ def toy():
     return x, (x[:, 0] > 0.5).long()
 
 
+def test_tensorboard_has_the_learning_curves_of_a_run(tmp_path):
+    pytest.importorskip("tensorboardX")
+    x, y = toy()
+    fed = glocal.federation(x, y, [i // 20 for i in range(40)], central=(x, y))
+    about = {"model": "mlp(2)", "rounds": 4, "validate_every": 2, "baseline": "none"}
+    with open_trackers(["tensorboard"], tmp_path, "t", SETTINGS) as tracker:
+        run = glocal.fit("fedavg", fed, **about, on_line=tracker.line)
+    log = tmp_path / "tensorboard" / "rounds"
+    names = ("train_loss", "val_loss", "val_accuracy", "val_worst10", "val_gini")
+    for name in (*names, "central_accuracy"):
+        recorded = {line["round"]: line[name] for line in run.history if name in line}
+        assert scalars(log, name) == pytest.approx(recorded)
+        assert set(recorded) == {2, 4}
+
+
 def test_an_mlflow_server_that_does_not_answer_is_refused(mlflow, tmp_path, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

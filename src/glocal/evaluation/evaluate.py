@@ -182,7 +182,8 @@ def pick(
     names = list(candidates)
     if len(names) == 1:
         return candidates[names[0]], names * len(ids)
-    scores = [scored(task, fed, engine, candidates[n], fed.val, ids) for n in names]
+    where = (fed.val, ids)
+    scores = [scored(task, fed, engine, candidates[n], *where, errors=False) for n in names]
     value = torch.stack([each.key for each in scores])
     loss = torch.stack([each.loss for each in scores])
     # Only candidates of the best value compete on loss.
@@ -201,7 +202,14 @@ def score(
 
 
 def scored(
-    task: Task, fed: Federation, engine: Engine, models: Params, split: Split, ids: Tensor
+    task: Task,
+    fed: Federation,
+    engine: Engine,
+    models: Params,
+    split: Split,
+    ids: Tensor,
+    *,
+    errors: bool = True,
 ) -> Scores:
     """The scores of each stacked model on its client's part of a split."""
     rows, real = padded_rows(split, ids)
@@ -210,7 +218,7 @@ def scored(
         n = real.sum(1)
         return Scores((marks["correct"] * real).sum(1) / n, (marks["loss"] * real).sum(1) / n)
     marks = engine.evaluate(task.example_outputs, models, fed.x, fed.y, rows)
-    return measured(task, fed, marks, fed.y[rows], real, ids)
+    return measured(task, fed, marks, fed.y[rows], real, ids, errors=errors)
 
 
 def validation(
@@ -229,10 +237,12 @@ def validated(
     *,
     one_for_all: bool = False,
     training: Split | None = None,
+    errors: bool = True,
 ) -> tuple[Scores, list[str]]:
     """Every client's validation scores, and the name of its best candidate.
 
-    With some ``training`` rows of each client, also the loss of what it uses on those.
+    Without ``errors`` there are no standard errors. With some ``training`` rows of each client,
+    also the loss of what it uses on those.
     """
     everyone = torch.arange(len(fed), device=fed.x.device)
     if one_for_all and (only := _only(models(everyone[:1]))):
@@ -248,7 +258,7 @@ def validated(
             place = torch.zeros(len(fed.y), dtype=torch.int64, device=rows.device)
             place[fed.val.rows] = torch.arange(len(fed.val.rows), device=rows.device)
             of_client = {what: values[0][place[rows]] for what, values in marks.items()}
-            found = measured(task, fed, of_client, fed.y[rows], real, everyone)
+            found = measured(task, fed, of_client, fed.y[rows], real, everyone, errors=errors)
             return replace(found, train_loss=loss), [name] * len(fed)
         each = [_by_client(fed.val, marks[what][0]) for what in ("correct", "loss")]
         return Scores(each[0], each[1], train_loss=loss), [name] * len(fed)
@@ -256,7 +266,7 @@ def validated(
     for ids in torch.split(everyone, at_once(task, fed)):
         model, names = pick(task, fed, engine, models(ids), ids)
         chosen += names
-        part = scored(task, fed, engine, model, fed.val, ids)
+        part = scored(task, fed, engine, model, fed.val, ids, errors=errors)
         if training is not None:
             loss = _training_loss(task, fed, engine, model, training, ids)
             part = replace(part, train_loss=loss)

@@ -62,13 +62,21 @@ def mean_score(value: Tensor, loss: Tensor) -> float:
 
 @one_thread()
 def measured(
-    task: Task, fed: Federation, marks: dict[str, Tensor], y: Tensor, real: Tensor, ids: Tensor
+    task: Task,
+    fed: Federation,
+    marks: dict[str, Tensor],
+    y: Tensor,
+    real: Tensor,
+    ids: Tensor,
+    *,
+    errors: bool = True,
 ) -> Scores:
     """The scores of models from what they put out: [models, examples], of which some are padding.
 
-    ``ids`` are the clients whose data each has.
+    ``ids`` are the clients whose data each has. Without ``errors`` there are no standard errors: a
+    user's function need not be called so often for them.
     """
-    measure, device = of_task(task), y.device
+    measure, device, error = of_task(task), y.device, None
     loss, real, y = marks["loss"].cpu(), real.cpu(), y.cpu()
     output = in_unit(fed, marks["logits"].cpu(), ids)
     if not fed.target.classes:
@@ -81,19 +89,21 @@ def measured(
         square = (torch.where(real, each - mean[:, None], 0.0).square().sum(1) + mean.square()) / n
         value, error = measure.sign * mean, (square / n).sqrt()
     else:
-        found = [_one(measure, output[i][real[i]], y[i][real[i]]) for i in range(len(ids))]
-        value, error = torch.tensor(found, dtype=torch.float64).unbind(1)
-        value = measure.sign * value
-        of_loss = [standard_error(loss[i][real[i]].double()) for i in range(len(ids))]
-        error = torch.where(value.isnan(), torch.tensor(of_loss, dtype=torch.float64), error)
+        each_client = [(output[i][real[i]], y[i][real[i]]) for i in range(len(ids))]
+        values = [measure.value(*examples) for examples in each_client]
+        value = measure.sign * torch.tensor(values, dtype=torch.float64)
+        if errors:
+            found = [_error(measure, v, *e) for v, e in zip(values, each_client, strict=True)]
+            of_loss = [standard_error(loss[i][real[i]].double()) for i in range(len(ids))]
+            of_value, other = (torch.tensor(e, dtype=torch.float64) for e in (found, of_loss))
+            error = torch.where(value.isnan(), other, of_value)
     accuracy = None
     if fed.target.classes:
         hit = (output.argmax(-1) == y).float()
         hit = hit if hit.dim() == 2 else hit.mean(-1)
         accuracy = ((hit * real).sum(1) / n).to(device)
-    return Scores(
-        value.float().to(device), mean_loss.to(device), error.float().to(device), accuracy
-    )
+    error = None if error is None else error.float().to(device)
+    return Scores(value.float().to(device), mean_loss.to(device), error, accuracy)
 
 
 def recorded(task: Task, found: Scores, picks: list[str] | None = None) -> dict[str, Any]:
@@ -120,11 +130,11 @@ def recorded(task: Task, found: Scores, picks: list[str] | None = None) -> dict[
     return line
 
 
-def _one(measure: Measure, output: Tensor, y: Tensor) -> tuple[float, float]:
-    value = measure.value(output, y)
+def _error(measure: Measure, value: float, output: Tensor, y: Tensor) -> float:
+    """The standard error of the metric, where it has a value."""
     if math.isnan(value):
-        return math.nan, math.nan
-    return value, standard_error((measure.quick or measure.values)(output, y))
+        return math.nan
+    return standard_error((measure.quick or measure.values)(output, y))
 
 
 def in_unit(fed: Federation, output: Tensor, ids: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from glocal.core.errors import GlocalError
 from glocal.evaluation.measures import NAMES, SHARES
 from glocal.evaluation.metrics import PERCENT
 from glocal.experiment.learning_curves import LearningCurves, of_run
-from glocal.report.canvas import COLOURS, MARKERS, every, label, new_figure, save, titled
+from glocal.report.canvas import COLOURS, GREY, MARKERS, every, label, new_figure, save, titled
 from glocal.report.tables import plural
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 MOST = 14
 """Lines that can be told apart."""
+
+RING: dict[str, Any] = {"marker": "o", "markersize": 10, "markerfacecolor": "none"}
+"""Around a round that was kept."""
 
 MARKED = 12
 """Markers on a line."""
@@ -57,28 +60,50 @@ def draw(curves: Sequence[LearningCurves], asked: str | None = None) -> tuple[Fi
     figure = new_figure(0.8 + 4.3 * len(panels), 4.4)
     axes = dict(zip(panels, figure.subplots(1, len(panels), squeeze=False)[0], strict=True))
     for i, each in enumerate(curves):
-        _line(axes["loss"], each, "train_loss", i, f"{each.name}, training", dashed=True)
-        _line(axes["loss"], each, "val_loss", i, f"{each.name}, validation")
-        _line(axes["metric"], each, f"val_{metric}", i, f"{each.name}, mean", scale)
+        _line(axes["loss"], each, "train_loss", i, dashed=True)
+        _line(axes["loss"], each, "val_loss", i)
+        _line(axes["metric"], each, f"val_{metric}", i, scale)
         if counts:
-            worst = f"{each.name}, worst 10 %"
-            _line(axes["metric"], each, "val_worst10", i, worst, scale, dashed=True)
+            _line(axes["metric"], each, "val_worst10", i, scale, dashed=True)
         _mark_kept(axes["metric"], each, f"val_{metric}", i, scale)
         if "gini" in axes:
-            _line(axes["gini"], each, "val_gini", i, each.name)
+            _line(axes["gini"], each, "val_gini", i)
         if "central" in axes:
-            _line(axes["central"], each, central, i, each.name, scale)
-    better = "lower is better" if curves[0].lower(metric) else "higher is better"
+            _line(axes["central"], each, central, i, scale)
+    lower = "; lower is better" if curves[0].lower(metric) else ""
     named = {
         "loss": "loss, mean over clients",
-        "metric": f"validation {name}{unit}, over clients; {better}",
-        "gini": f"Gini of validation {name} over clients (×100)",
-        "central": f"{name}{unit} on the central test set",
+        "metric": f"validation {name}{unit}{lower}",
+        "gini": f"Gini of validation {name} (×100)",
+        "central": f"central test: {name}{unit}{lower}",
     }
     for panel, panel_axes in axes.items():
-        label(panel_axes, "round", named[panel], legend=True)
+        label(panel_axes, "round", named[panel])
         panel_axes.xaxis.get_major_locator().set_params(integer=True)
+    kept = any(each.kept for each in curves)
+    _legends(axes, [each.name for each in curves], worst=counts, kept=kept)
     return figure, _title(curves, metric, name), _note(curves)
+
+
+def _legends(axes: Mapping[str, Axes], names: Sequence[str], *, worst: bool, kept: bool) -> None:
+    """Which colour is whose, once; and in each panel what is dashed."""
+    from matplotlib.lines import Line2D
+
+    def handle(text: str, **style: Any) -> Line2D:
+        return Line2D(
+            [], [], label=text, linewidth=1.2, **{"color": GREY, "markersize": 4, **style}
+        )
+
+    lines = [handle("validation"), handle("training", linestyle="--")]
+    lines += [
+        handle(name, color=COLOURS[i % len(COLOURS)], marker=_marker(i))
+        for i, name in enumerate(names)
+    ]
+    axes["loss"].legend(handles=lines, fontsize=8, frameon=False)
+    lines = [handle("mean over clients")]
+    lines += [handle("worst 10 % of clients", linestyle="--")] if worst else []
+    lines += [handle("kept round", linestyle="none", **RING)] if kept else []
+    axes["metric"].legend(handles=lines, fontsize=8, frameon=False)
 
 
 def _common(curves: Sequence[LearningCurves], asked: str | None) -> str:
@@ -96,14 +121,12 @@ def _common(curves: Sequence[LearningCurves], asked: str | None) -> str:
     return names[0]
 
 
+def _marker(i: int) -> str:
+    return MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]
+
+
 def _line(
-    axes: Axes,
-    curves: LearningCurves,
-    column: str,
-    i: int,
-    name: str,
-    scale: float = 1,
-    dashed: bool = False,
+    axes: Axes, curves: LearningCurves, column: str, i: int, scale: float = 1, dashed: bool = False
 ) -> None:
     """The mean over repeats, and their range behind it."""
     points = curves.points(column)
@@ -116,10 +139,9 @@ def _line(
     axes.plot(
         rounds,
         [scale * point.mean for point in points],
-        label=name,
         color=colour,
         linestyle="--" if dashed else "-",
-        marker=MARKERS[(i + i // len(COLOURS)) % len(MARKERS)],
+        marker=_marker(i),
         markevery=every(0, len(points), MARKED),
         markerfacecolor="white" if dashed else colour,
         linewidth=1.2,
@@ -129,22 +151,12 @@ def _line(
 
 def _mark_kept(axes: Axes, curves: LearningCurves, column: str, i: int, scale: float) -> None:
     """A ring around the round that was kept, of each repeat."""
-    several = curves.repeats > 1
     for repeat, kept in enumerate(curves.kept, 1):
         of_repeat = [line for line in curves.lines if line.get("repeat", 1) == repeat]
         value = next((line.get(column) for line in of_repeat if line["round"] == kept), None)
         if value is not None:
-            text = f"{curves.name}, kept" + (" (each repeat)" if several else "")
-            axes.plot(
-                [kept],
-                [scale * value],
-                linestyle="none",
-                marker="o",
-                markersize=11,
-                markerfacecolor="none",
-                color=COLOURS[i % len(COLOURS)],
-                label=text if repeat == 1 else "_",
-            )
+            colour = COLOURS[i % len(COLOURS)]
+            axes.plot([kept], [scale * value], linestyle="none", color=colour, **RING)
 
 
 def _title(curves: Sequence[LearningCurves], metric: str, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from glocal.core.errors import GlocalError
 from glocal.core.progress import print_note
 from glocal.experiment.learning_curves import LearningCurves
+from glocal.runs.folder import COMPARISON
 from glocal.runs.listing import Listed, find, printable
 
 FILE = "metrics.jsonl"
@@ -32,7 +34,7 @@ def read_curves(
                 "'glocal compare' has made."
             )
         known = {run.folder.resolve() for run, _ in found}
-        for run in runs:
+        for run in _in_order(place, runs):
             if run.folder.resolve() not in known:
                 found.append((run, _of_folder(run, note)))
     there = [(run, curves) for run, curves in found if curves.metrics]
@@ -44,6 +46,17 @@ def read_curves(
             note(f"left out: {_why_not(run)}.")
     names = Counter(run.method for run, _ in there)
     return [_named(run, curves, names[run.method] > 1) for run, curves in there]
+
+
+def _in_order(place: Path, runs: Sequence[Listed]) -> list[Listed]:
+    """Those of a comparison in the order in which its methods were given."""
+    try:
+        about = tomllib.loads((place / COMPARISON).read_text(encoding="utf-8"))
+        order = [str(name) for name in about["folders"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return list(runs)
+    last = len(order)
+    return sorted(runs, key=lambda run: order.index(n) if (n := run.folder.name) in order else last)
 
 
 def _named(run: Listed, curves: LearningCurves, twice: bool) -> LearningCurves:

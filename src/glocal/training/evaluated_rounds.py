@@ -94,7 +94,8 @@ def curve_point(training: Training, progress: Progress) -> dict[str, Any]:
     t = training
     where = (t.task, t.fed, t.engine, t.models(progress))
     same = t.one_for_all(progress)
-    found, picks = validated(*where, one_for_all=same, training=t.training_rows)
+    how: dict[str, Any] = {"training": t.training_rows, "errors": t.by_client}
+    found, picks = validated(*where, one_for_all=same, **how)
     return recorded(t.task, found, picks if t.by_client else None)
 
 
