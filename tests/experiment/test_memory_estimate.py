@@ -84,6 +84,8 @@ def test_a_round_by_hand() -> None:
     loop = sizes(engine="sequential").phases["a round"]
     assert loop["a round's updates"] == 2 * 4 * 200  # one by one, and stacked
     assert loop["a client's training"] == 500
+    best = sizes(keeps_best=True, lanes=2).phases["keeping"]["the best round"]
+    assert best == 2 * (100 + 10 * 100)
 
 
 def test_only_clients_that_are_drawn_keep_something() -> None:

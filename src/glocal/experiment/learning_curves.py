@@ -30,6 +30,7 @@ class Point:
     mean: float
     low: float
     high: float
+    repeats: int = 1
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,16 @@ class LearningCurves:
         for line in self.lines:
             if fits(line.get(column), float):
                 values.setdefault(int(line["round"]), []).append(float(line[column]))
-        return [Point(t, sum(v) / len(v), min(v), max(v)) for t, v in sorted(values.items())]
+        return [
+            Point(t, sum(v) / len(v), min(v), max(v), len(v)) for t, v in sorted(values.items())
+        ]
+
+    def best(self, metric: str) -> Point:
+        """The best round on validation data; of those that all repeats have, if there are any."""
+        points = self.points(f"val_{metric}")
+        of_all = [point for point in points if point.repeats == self.repeats]
+        choose = min if self.lower(metric) else max
+        return choose(of_all or points, key=lambda point: point.mean)
 
 
 def of_run(run: Run) -> LearningCurves:

@@ -77,6 +77,8 @@ class Estimate:
     """Clients whose models are evaluated together."""
     lanes: int = 1
     """Trainings that go side by side."""
+    keeps_best: bool = False
+    """Whether the best round is kept beside the last, where a training may end early."""
     own_data: bool = False
     """Whether each repeat has data of its own, which is then copied to lie side by side."""
 
@@ -111,6 +113,8 @@ class Estimate:
             always["each process"] = PROCESS + s.data
         kept = s.lanes * states + (2 * states if repeats > 1 else 0)
         training = {**always, "the server": s.lanes * s.server, "what clients keep": kept}
+        if s.keeps_best:
+            training["the best round"] = s.lanes * (s.server + states)
         if s.lanes > 1 and s.own_data:
             training["data side by side"] = s.lanes * s.data
         phases: dict[str, dict[str, int]] = {}
@@ -225,6 +229,7 @@ def estimate(
             cohort=min(clients, max(1, round(setting.fraction * clients))),
             rounds=training.last,
             server=server,
+            keeps_best=training.patience is not None,
             one=one,
             place=rule(clients * one.state, device, taken) if states == "auto" else states,
         )

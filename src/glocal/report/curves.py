@@ -136,16 +136,24 @@ def _line(
     if curves.repeats > 1:
         low, high = ([scale * getattr(p, end) for p in points] for end in ("low", "high"))
         axes.fill_between(rounds, low, high, color=colour, alpha=0.12, linewidth=0)
+    means = [scale * point.mean for point in points]
+    common = sum(point.repeats == curves.repeats for point in points)
+    style: dict[str, Any] = {
+        "color": colour,
+        "linestyle": "--" if dashed else "-",
+        "linewidth": 1.2,
+    }
+    if common < len(points):  # some repeats have ended: the others are not the mean of all
+        begin = max(0, common - 1)
+        axes.plot(rounds[begin:], means[begin:], alpha=0.35, **style)
     axes.plot(
-        rounds,
-        [scale * point.mean for point in points],
-        color=colour,
-        linestyle="--" if dashed else "-",
+        rounds[:common],
+        means[:common],
         marker=_marker(i),
         markevery=every(0, len(points), MARKED),
         markerfacecolor="white" if dashed else colour,
-        linewidth=1.2,
         markersize=4,
+        **style,
     )
 
 
@@ -163,10 +171,7 @@ def _title(curves: Sequence[LearningCurves], metric: str, name: str) -> str:
     """Where validation data saw the best round."""
     percent = metric in PERCENT
     choose = min if curves[0].lower(metric) else max
-    best = {
-        each.name: choose(each.points(f"val_{metric}"), key=lambda point: point.mean)
-        for each in curves
-    }
+    best = {each.name: each.best(metric) for each in curves}
     winner = choose(best, key=lambda run: best[run].mean)
     value = best[winner].mean
     digits = 1 if percent else 3 if metric in SHARES else None
@@ -185,7 +190,9 @@ def _note(curves: Sequence[LearningCurves]) -> str:
             parts.append(words.format(*values))
     repeats = max(each.repeats for each in curves)
     if repeats > 1:
-        parts.append(f"mean and range of {plural(repeats, 'repeat')}, as far as each was trained")
+        parts.append(f"mean and range of {plural(repeats, 'repeat')}")
+        if any(p.repeats < each.repeats for each in curves for p in each.points("val_loss")):
+            parts[-1] += "; pale: of those that went on"
     if any(each.about.get("tune") for each in curves):
         parts.append("while rate and rounds were chosen, before validation data was trained on")
     return " · ".join(parts)
