@@ -69,7 +69,9 @@ def _passes(training: Training, stage: int) -> float:
         candidates = len(half.candidates(task, down, state))
     own = float(fed.val.counts().sum()) * (candidates + 1 if candidates > 1 else 1)
     if half.solve_before_evaluation:  # those who have not taken part yet train then
-        absent = 1 - training.setting.fraction
+        # Their share in a round, on average over all rounds: (1 − s)^t is what is left after t.
+        s, rounds = training.setting.fraction, training.last
+        absent = (1 - s) * (1 - (1 - s) ** rounds) / (s * rounds)
         own += absent * BACKWARD * float(training.gradients[stage].sum())
     central = 0 if fed.central is None else len(fed.central[0])
     return own + float(training.training_rows.counts().sum()) + central
