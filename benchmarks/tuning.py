@@ -28,7 +28,7 @@ ROUNDS, REPEATS = 30, 5
 def validated(spec: str, fed: glocal.Federation) -> list[float]:
     """Mean validation accuracy of each repeat."""
     run = glocal.fit(spec, fed, rounds=ROUNDS, repeats=REPEATS, baseline="none", diverged="skip")
-    return [float(repeat.val_accuracy.double().nanmean()) for repeat in run.repeats]
+    return [float(repeat.val_score.double().nanmean()) for repeat in run.repeats]
 
 
 def chosen(method: str, fed: glocal.Federation, seeds: int) -> list[str]:

@@ -23,7 +23,7 @@ def made_up(val: list[float], alone: list[float], *, personal: bool, benefit: fl
         for k in range(len(val))
     )
     repeats = tuple(
-        SimpleNamespace(val_accuracy=torch.tensor(val), val_error=None) for _ in range(3)
+        SimpleNamespace(val_score=torch.tensor(val), val_error=None) for _ in range(3)
     )
     run = Run("m", {}, rows, {"personal": personal}, [], {}, {}, {})
     return replace(

@@ -104,7 +104,7 @@ def test_the_best_rate_and_epoch_on_validation_data(engine: Engine) -> None:
         rate, epoch, accuracy, model = search(fed, k, (0.05, 0.5), 1)
         assert float(yard.rate[k]) == pytest.approx(rate)
         assert int(yard.epoch[k]) == epoch
-        assert float(yard.val_accuracy[k]) == pytest.approx(accuracy)
+        assert float(yard.val_score[k]) == pytest.approx(accuracy)
         for name, p in model.named_parameters():
             torch.testing.assert_close(yard.models.rows[name][k], p.detach(), rtol=1e-4, atol=1e-4)
     assert len(set(yard.rate.tolist())) > 1  # the case tells rates apart, and patience

@@ -60,8 +60,8 @@ def close(a: Selected[Any], b: Selected[Any]) -> None:
     assert torch.equal(a.epoch, b.epoch)
     assert torch.equal(a.rate, b.rate)
     assert (a.decay is None and b.decay is None) or torch.equal(a.decay, b.decay)  # type: ignore[arg-type]
-    if a.cv_accuracy is not None:
-        torch.testing.assert_close(a.cv_accuracy, b.cv_accuracy)
+    if a.cv_score is not None:
+        torch.testing.assert_close(a.cv_score, b.cv_score)
     for name, leaf in a.models.rows.items():
         torch.testing.assert_close(leaf, b.models.rows[name], rtol=1e-4, atol=1e-5)
 
@@ -103,7 +103,7 @@ def test_refitting_trains_the_choice_again_on_both_splits() -> None:
     (fed,), client = feds(1), alone(decays=(0.1,))
     plain = train_baseline(task(), fed, Vectorised(), client, 5)
     again = train_baseline(task(), fed, Vectorised(), client, 5, refit=True)
-    for name in ("rate", "epoch", "val_accuracy", "decay"):
+    for name in ("rate", "epoch", "val_score", "decay"):
         assert torch.equal(getattr(plain, name), getattr(again, name))
     assert torch.equal(again.trained, plain.trained + plain.epoch)
     for k in range(4):
@@ -118,7 +118,7 @@ def test_refitting_trains_the_choice_again_on_both_splits() -> None:
 def test_the_cross_validated_accuracy_is_that_of_a_plain_loop(tune: bool) -> None:
     (fed,), client = feds(1), alone(decays=(0.1,))
     found = train_baseline(task(), fed, Vectorised(), client, 5, refit=tune, scored=True)
-    assert found.cv_accuracy is not None
+    assert found.cv_score is not None
     for k in range(3):
         rows, fold = learnable(fed, k, tune=tune), torch.from_numpy(folds_of(fed, k, 5, tune=tune))
         right = 0
@@ -127,9 +127,9 @@ def test_the_cross_validated_accuracy_is_that_of_a_plain_loop(tune: bool) -> Non
             model = plainly(fed, k, rows[fold != f], found, 5, root)
             held = rows[fold == f]
             right += int((model(fed.x[held]).argmax(1) == fed.y[held]).sum())
-        assert float(found.cv_accuracy[k]) == pytest.approx(right / len(rows))
+        assert float(found.cv_score[k]) == pytest.approx(right / len(rows))
     if not tune:  # two examples of two classes cannot be cross-validated
-        assert float(found.cv_accuracy[3]) == pytest.approx(float(found.val_accuracy[3]))
+        assert float(found.cv_score[3]) == pytest.approx(float(found.val_score[3]))
 
 
 def test_folds_hold_every_example_out_once_and_validation_stays_out_unless_refitted() -> None:
@@ -157,7 +157,7 @@ def test_weight_decay_is_taken_where_it_does_better_on_validation_data() -> None
     with_it = train_baseline(task(), fed, Vectorised(), alone(decays=(0.1, 0.5)), 5)
     assert torch.equal(without.rate, with_it.rate)
     assert with_it.decay is not None
-    assert bool((with_it.val_accuracy >= without.val_accuracy).all())
+    assert bool((with_it.val_score >= without.val_score).all())
     stayed = with_it.decay == 0
     assert torch.equal(with_it.epoch[stayed], without.epoch[stayed])
     assert bool(with_it.decay.any())

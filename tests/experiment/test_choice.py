@@ -27,7 +27,7 @@ def test_choice_leans_to_being_alone() -> None:
         "a": offer([0.80, 0.80 + 0.9 * error, 0.80 + 1.1 * error], [1.0, 1.0, 1.0]),
         "b": offer([0.70, 0.95, 0.10], [2.0, 2.0, 2.0]),
     }
-    outcome, picks = choose(alone.outcome, alone.val_accuracy, others, n)
+    outcome, picks = choose(alone.outcome, alone.val_score, others, n)
     assert picks == ["local", "b", "a"]
     assert outcome.metrics["accuracy"] == [0.0, 2.0, 1.0]
     assert [float(o[0]) for o in outcome.own] == [0.0, 2.0, 1.0]
@@ -56,7 +56,7 @@ def test_who_stays_has_the_best_alone_and_neither_gains_nor_loses() -> None:
     for k, (row, joined) in enumerate(zip(chosen.clients, fedavg.clients, strict=True)):
         score, n = float(scores[k]), row["n_val"]
         p = (score * n + 1) / (n + 2)
-        leaves = float(repeat.val_accuracy[k]) > score + math.sqrt(p * (1 - p) / n)
+        leaves = float(repeat.val_score[k]) > score + math.sqrt(p * (1 - p) / n)
         assert row["model"] == ("fedavg" if leaves else "best alone")
         assert row["benefit"] == (joined["benefit"] if leaves else 0.0)
         assert row["accuracy"] == joined["accuracy" if leaves else "local_accuracy"]

@@ -108,7 +108,7 @@ def test_blocks_change_nothing(undisturbed: glocal.Run, monkeypatch: pytest.Monk
     assert run.clients["accuracy"] == undisturbed.clients["accuracy"]
     assert run.clients["adapted_accuracy"] == undisturbed.clients["adapted_accuracy"]
     assert run.summary["new_test"] == undisturbed.summary["new_test"]
-    assert torch.equal(run.baseline[0].val_accuracy, undisturbed.baseline[0].val_accuracy)
+    assert torch.equal(run.baseline[0].val_score, undisturbed.baseline[0].val_score)
 
 
 class _KilledError(BaseException):

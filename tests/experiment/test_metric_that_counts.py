@@ -169,7 +169,7 @@ def test_choosing_by_an_error() -> None:
     others = {"a": offer([-4.5, -3.9, -6.0, nan], [0, 0, 0, 3.0], 1.0)}
     others["b"] = offer([-5.0, -3.8, -5.0, nan], [0, 0, 0, -1.0], 1.0)
     n = torch.full((4,), 9)
-    _, picks = choose(alone.outcome, alone.val_accuracy, others, n, loss=alone.val_loss)
+    _, picks = choose(alone.outcome, alone.val_score, others, n, loss=alone.val_loss)
     assert picks == ["local", "b", "local", "b"]
 
 

@@ -91,7 +91,7 @@ def test_values_are_errors_in_the_labels_unit(run: glocal.Run, numbers: Federati
 def test_lines_have_the_metric_on_validation_data(run: glocal.Run) -> None:
     last = run.history[-1]
     assert "val_accuracy" not in last
-    assert last["val_mae"] == pytest.approx(-float(run.repeats[0].val_accuracy.mean()), rel=1e-5)
+    assert last["val_mae"] == pytest.approx(-float(run.repeats[0].val_score.mean()), rel=1e-5)
 
 
 def test_the_unit_of_the_label_changes_nothing_but_the_unit(run: glocal.Run) -> None:
@@ -132,8 +132,8 @@ def test_the_same_model_is_cross_validated_in_the_labels_unit(numbers: Federatio
         again = glocal.fit("local(max_epochs=2, lr=0.1)", numbers, **GIVEN, repeats=2)
     setup._BASELINES.clear()
     for repeat in again.repeats:
-        assert repeat.cv_accuracy is not None
-        ratio = repeat.cv_accuracy / repeat.val_accuracy
+        assert repeat.cv_score is not None
+        ratio = repeat.cv_score / repeat.val_score
         assert 0.3 < float(ratio.median()) < 3
     assert run.clients["value"] is not None
 
@@ -157,7 +157,7 @@ def test_repeats_side_by_side_have_their_own_units(numbers: Federation) -> None:
     seed = rng.seed_of(rng.fold(rng.key(0), 1))
     setups = [setup.make(from_arguments({**GIVEN_TO_MAKE, "seed": seed}), numbers.fold(1), 0)]
     (found,) = setup.measured_all(setups, setup.baseline(SHORT), lambda done, total: None)
-    assert alone.val_accuracy.tolist() == pytest.approx(found[0].val_accuracy.tolist(), rel=1e-3)
+    assert alone.val_score.tolist() == pytest.approx(found[0].val_score.tolist(), rel=1e-3)
     assert alone.outcome.metrics["mae"] == pytest.approx(found[1].metrics["mae"], rel=1e-3)
 
 

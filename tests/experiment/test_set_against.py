@@ -43,7 +43,7 @@ def test_the_best_alone_is_in_every_trial(best: glocal.Run) -> None:
         ours = [float(own.mean()) for own in outcome.own]
         theirs = [float(own.mean()) for own in same.outcome.own]
         assert all(a > b for a, b in zip(ours, theirs, strict=True))
-        assert same.cv_accuracy is not None
+        assert same.cv_score is not None
 
 
 def test_processes_change_nothing(best: glocal.Run) -> None:

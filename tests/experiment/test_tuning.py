@@ -86,7 +86,7 @@ def test_as_a_plain_loop_does(
     for r, repeat in enumerate(run.repeats):
         factor, t, accuracy, progress = chosen_by_loop(method, fed, r)
         assert repeat.chosen == {"rate": pytest.approx(0.1 * factor), "round": t}
-        assert torch.allclose(repeat.val_accuracy, accuracy)
+        assert torch.allclose(repeat.val_score, accuracy)
         assert len(repeat.history) == t == len(repeat.traffic.up)
         if r == 0:
             end = run.trained.progress
@@ -103,7 +103,7 @@ def test_what_is_recorded_of_validation_is_from_before(fed: Federation) -> None:
     run = glocal.fit("fedavg", fed, **GIVEN, on_line=lines.append)
     for r, repeat in enumerate(run.repeats):
         last = repeat.history[-1]
-        assert last["val_accuracy"] == pytest.approx(float(repeat.val_accuracy.mean()))
+        assert last["val_accuracy"] == pytest.approx(float(repeat.val_score.mean()))
         assert [line for line in lines if line["repeat"] == r + 1] == [
             {**line, "repeat": r + 1} for line in repeat.history
         ]

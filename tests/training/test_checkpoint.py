@@ -57,7 +57,7 @@ def test_the_baseline_is_resumed_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
             writer=CheckpointPolicy(folder, stop=lambda: False).epochs(0, "x"),
         )
         assert ticks[0] > epochs - 1
-        for name in ("rate", "epoch", "val_accuracy", "val_loss"):
+        for name in ("rate", "epoch", "val_score", "val_loss"):
             assert torch.equal(getattr(again, name), getattr(whole, name)), (epochs, name)
         assert all(
             torch.equal(again.models.rows[k], whole.models.rows[k]) for k in whole.models.rows

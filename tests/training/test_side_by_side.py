@@ -291,7 +291,7 @@ def test_repeats_begun_otherwise_are_resumed_as_they_were_begun(
     assert found == ["repeat-3", "repeats-1-2"]
     again = glocal.fit("ditto", fed, **GIVEN, checkpoints=tmp_path)
     for now, then in zip(again.repeats, run.repeats, strict=True):
-        assert now.val_accuracy.tolist() == pytest.approx(then.val_accuracy.tolist(), abs=1e-3)
+        assert now.val_score.tolist() == pytest.approx(then.val_score.tolist(), abs=1e-3)
     assert sorted(p.name for p in tmp_path.glob("repeat*")) == found
 
 

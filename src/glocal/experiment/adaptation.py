@@ -306,13 +306,13 @@ def adapt(
     won = best.by_client(ids, rates, fed)
     # The last epoch within a standard error may be worse than the start: then the client stays.
     had, cost = at_first.value[:: len(rates)], at_first.loss[:: len(rates)]
-    old, new = comparable(had, cost), comparable(won.val_accuracy, won.val_loss)
+    old, new = comparable(had, cost), comparable(won.val_score, won.val_loss)
     gains = (new > old) | ((new == old) & (won.val_loss < cost))
     return Selected(
         tree.where(gains, won.models, given),
         won.rate,
         torch.where(gains, won.epoch, 0),
-        torch.where(gains, won.val_accuracy, had),
+        torch.where(gains, won.val_score, had),
         torch.where(gains, won.val_loss, cost),
         won.trained,
     )

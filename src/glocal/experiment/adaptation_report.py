@@ -39,7 +39,7 @@ class Adapted:
     """Each client's best."""
     by: list[str]
     """Which that is; ``none`` where the client stays with the model it was given."""
-    val_accuracy: Tensor
+    val_score: Tensor
     """[clients] the score on validation data."""
     models: Params | None = field(default=None, repr=False)
     """Those of ``outcome``, stacked, where they were to be kept."""
@@ -93,7 +93,7 @@ def adapt_clients(
         where = (task, fed, engine, technique)
         new = adapt(*where, given(ids), seed, ids, public=public, union=union, tick=one_tick)
         count_gradients(technique, ids.cpu(), new.trained.cpu())
-        host, now, cost = ids.cpu(), new.val_accuracy.cpu(), new.val_loss.cpu()
+        host, now, cost = ids.cpu(), new.val_score.cpu(), new.val_loss.cpu()
         had, new_key = comparable(accuracy[host], loss[host]), comparable(now, cost)
         better = (new_key > had) | ((new_key == had) & (cost < loss[host]))
         won = host[better]

@@ -62,7 +62,7 @@ def expected_gain(run: Run) -> Array:
 
     A client without one (an AUC with one class) gains nothing that is known: 0.
     """
-    mine = np.stack([repeat.val_accuracy.double().cpu().numpy() for repeat in run.repeats])
+    mine = np.stack([repeat.val_score.double().cpu().numpy() for repeat in run.repeats])
     alone = np.stack([score.double().cpu().numpy() for score in run.alone_scores])
     n = np.array([max(int(row["n_val"]), 1) for row in run.clients])
     # Two models that err independently: the most that their difference may vary.

@@ -197,7 +197,7 @@ def _train(
             known = replace(known, models=kept, trained=known.trained + known.epoch)
         else:
             found_scores = scores(*where, chosen_by(known, ids), refit, on_epoch, in_stage)
-            known = replace(known, cv_accuracy=found_scores.value, cv_loss=found_scores.loss)
+            known = replace(known, cv_score=found_scores.value, cv_loss=found_scores.loss)
         kept = known.models
         for name, values in figures.items():
             if (new := getattr(known, name)) is not None:
@@ -209,7 +209,7 @@ def _train(
             in_stage = {"kept": kept}
         finished((at + 1) * epochs, in_stage)
     result = Selected(models, **figures, seconds=time.monotonic() - began)
-    return result if scored else replace(result, cv_accuracy=None, cv_loss=None)
+    return result if scored else replace(result, cv_score=None, cv_loss=None)
 
 
 def _search(
@@ -251,7 +251,7 @@ def _with_decay(
     best = train(*where, on_epoch, resumed=resumed, turns=clients.turns)
     # One that did not stay finite loses to the one before.
     now = best.by_client(ids, decays, clients.fed, all_diverged=True)
-    new, old = (comparable(each.val_accuracy, each.val_loss) for each in (now, before))
+    new, old = (comparable(each.val_score, each.val_loss) for each in (now, before))
     better = (new > old) | ((new == old) & (now.val_loss < before.val_loss))
 
     def of(name: str) -> Tensor:
@@ -261,7 +261,7 @@ def _with_decay(
         tree.where(better, now.models, before.models),
         before.rate,
         of("epoch"),
-        of("val_accuracy"),
+        of("val_score"),
         of("val_loss"),
         before.trained + now.trained,
         torch.where(better, now.rate, 0.0),

@@ -65,7 +65,7 @@ class BestAlone:
                 alone.outcome,
                 alone.score,
                 "scikit-learn",
-                cv_accuracy=alone.score,
+                cv_score=alone.score,
                 cv_loss=alone.loss,
                 left_out=dict(alone.left_out),
                 seconds=seconds,
@@ -119,8 +119,8 @@ def _of(repeat: Repeat, *, named: bool = False) -> Alone:
     outcome = repeat.outcome
     if not named:
         outcome = replace(outcome, chosen=[SAME] * len(outcome.chosen))
-    score, loss = repeat.cv_accuracy, repeat.cv_loss
+    score, loss = repeat.cv_score, repeat.cv_loss
     if score is None:
-        score, loss = repeat.val_accuracy, repeat.val_loss
+        score, loss = repeat.val_score, repeat.val_loss
     cost = None if loss is None else loss.cpu().double()
     return Alone(outcome, score.cpu().double(), repeat.left_out, cost)

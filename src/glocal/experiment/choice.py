@@ -102,7 +102,7 @@ def choose(
         loss: [clients] what it may expect of that; clients without a score go by it.
     """
     names = list(others)
-    offered = torch.stack([others[name].val_accuracy.cpu().double() for name in names])
+    offered = torch.stack([others[name].val_score.cpu().double() for name in names])
     own, errors = (
         score.cpu().double(),
         [getattr(each, "val_error", None) for each in others.values()],

@@ -47,14 +47,14 @@ class Chosen:
     rate: Tensor
     decay: Tensor
     epoch: Tensor
-    val_accuracy: Tensor
+    val_score: Tensor
     val_loss: Tensor
 
 
 def chosen_by(known: Selected[Any], ids: Tensor) -> Chosen:
     """What these clients chose."""
     decay = torch.zeros_like(known.rate) if known.decay is None else known.decay
-    figures = (known.epoch, known.val_accuracy, known.val_loss)
+    figures = (known.epoch, known.val_score, known.val_loss)
     return Chosen(ids, known.rate, decay, *figures)
 
 
@@ -100,7 +100,7 @@ def scores(
     fed = folded(clients, tune)
     held = fed.val.counts().to(device).view(-1, count)  # [folds, clients]
     fold, place = (held[:, chosen.ids] > 0).nonzero().unbind(1)
-    known = Scores(chosen.val_accuracy.double(), chosen.val_loss.double())
+    known = Scores(chosen.val_score.double(), chosen.val_loss.double())
     if len(fold) == 0:
         return known
     runs = fold * count + chosen.ids[place]

@@ -36,7 +36,7 @@ class Selected(Generic[Models]):
     """[clients] the learning rate that did best on validation data."""
     epoch: Tensor
     """[clients] after how many epochs."""
-    val_accuracy: Tensor
+    val_score: Tensor
     """[clients] the score that it reached there: the metric that counts, such that higher is better
     (:mod:`glocal.evaluation.scores`); by rule, accuracy."""
     val_loss: Tensor
@@ -45,7 +45,7 @@ class Selected(Generic[Models]):
     """[clients] epochs at all rates together, also those after the one that was kept."""
     decay: Tensor | None = None
     """[clients] the weight decay that did best, of those there were to pick from."""
-    cv_accuracy: Tensor | None = None
+    cv_score: Tensor | None = None
     """[clients] the cross-validated score of what was chosen, where that was asked for."""
     cv_loss: Tensor | None = None
     """[clients] and its loss."""
@@ -56,11 +56,11 @@ class Selected(Generic[Models]):
 FIGURES = {
     "rate": torch.float32,
     "epoch": torch.int64,
-    "val_accuracy": torch.float32,
+    "val_score": torch.float32,
     "val_loss": torch.float32,
     "trained": torch.int64,
     "decay": torch.float32,
-    "cv_accuracy": torch.float64,
+    "cv_score": torch.float64,
     "cv_loss": torch.float64,
 }
 """What is known of every client's model, whether it is in memory or not."""
@@ -123,7 +123,7 @@ class Best:
         self.state: Tree = {
             "w": w,
             "top": none,
-            "accuracy": none.clone(),
+            "score": none.clone(),
             "loss": torch.full_like(none, torch.inf),
             "epoch": torch.zeros_like(none, dtype=torch.int64),
             "trained": torch.zeros_like(none, dtype=torch.int64),
@@ -152,7 +152,7 @@ class Best:
         better = finite & (value >= top - error)
         won = rows[better]
         state["w"] = put(state["w"], won, tree.row(w, better))
-        state["accuracy"][won] = found.value[better]
+        state["score"][won] = found.value[better]
         state["loss"][won] = found.loss[better]
         state["epoch"][won] = epoch
 
@@ -163,8 +163,8 @@ class Best:
 
         A client whose runs ``all_diverged`` is an error, unless that may be.
         """
-        accuracy, loss = (self.state[k].view(len(ids), len(rates)) for k in ("accuracy", "loss"))
-        value = comparable(accuracy, loss)
+        score, loss = (self.state[k].view(len(ids), len(rates)) for k in ("score", "loss"))
+        value = comparable(score, loss)
         top = value.amax(1, keepdim=True)
         diverged = top.flatten() == self.lowest
         if bool(diverged.any()) and not all_diverged:
@@ -178,5 +178,5 @@ class Best:
         flat = torch.arange(len(ids), device=ids.device) * len(rates) + chosen
         best = tree.row(self.state, flat)
         trained = self.state["trained"].view(len(ids), len(rates)).sum(1)
-        figures = (best["epoch"], best["accuracy"], best["loss"], trained)
+        figures = (best["epoch"], best["score"], best["loss"], trained)
         return Selected(best["w"], rates[chosen], *figures)

@@ -77,7 +77,7 @@ class LocalOnly:
             states, on_disk = contents(baseline.models, final=True)
             repeat = Repeat(
                 outcome,
-                baseline.val_accuracy,
+                baseline.val_score,
                 first.engine.executed,
                 states=states,
                 gradients=gradients_of(self.client, baseline, setup.fed, refit=config.tune),
@@ -85,7 +85,7 @@ class LocalOnly:
                 together=together,
                 on_disk=on_disk,
                 val_loss=baseline.val_loss,
-                cv_accuracy=baseline.cv_accuracy,
+                cv_score=baseline.cv_score,
                 cv_loss=baseline.cv_loss,
             )
             repeats.append(repeat)

@@ -74,14 +74,14 @@ class Repeat:
     """What one repeat of a method, or of being alone, came to."""
 
     outcome: Outcome
-    val_accuracy: Tensor
+    val_score: Tensor
     """[clients] the score on validation data of the model each client uses, by rule its accuracy:
     what a choice goes by (:mod:`glocal.evaluation.scores`)."""
     engine: str
     val_loss: Tensor | None = None
     val_error: Tensor | None = None
     """[clients] the standard error of the score, where it is no accuracy."""
-    cv_accuracy: Tensor | None = None
+    cv_score: Tensor | None = None
     """[clients] the cross-validated score of clients alone, where the best alone is wanted."""
     cv_loss: Tensor | None = None
     left_out: dict[str, int] = field(default_factory=dict)

@@ -194,7 +194,7 @@ def assembled(
         for r, (repeat, same) in enumerate(zip(repeats, baseline or repeats, strict=True))
     ]
     first = repeats[0]
-    validated = [repeat.val_accuracy.double().nanmean().item() for repeat in repeats]
+    validated = [repeat.val_score.double().nanmean().item() for repeat in repeats]
     sign = of_task(setup.task).sign  # scores are such that higher is better
     rows = client_table(trials, config.same)
     summary = summarise(rows, trials) | {"same_within": config.same}
@@ -249,7 +249,7 @@ def assembled(
         repeats=several,
         baseline=several if is_baseline else tuple(baseline),
         best=tuple(alone.best or ()),
-        alone_scores=alone.scores or tuple(repeat.val_accuracy for repeat in baseline),
+        alone_scores=alone.scores or tuple(repeat.val_score for repeat in baseline),
         alone_losses=alone.losses
         or tuple(repeat.val_loss for repeat in baseline if repeat.val_loss is not None),
         template=setup.task.module,

@@ -152,7 +152,7 @@ def averaged_again(old: Restored, run: Run) -> dict[str, Any]:
 def trained_without(old: Restored, run: Run, report: Report) -> dict[str, Any]:
     """The method without those who do better alone: the new model at them and at the others."""
     (repeat,), (alone,) = run.repeats, run.baseline
-    removed = retraining.gain_nothing(repeat.val_accuracy, alone.val_accuracy)
+    removed = retraining.gain_nothing(repeat.val_score, alone.val_score)
     kept = [k for k in range(len(old.fed)) if k not in removed]
     names = [old.fed.names[k] for k in removed]
     if not removed or not kept:
