@@ -132,7 +132,7 @@ def main() -> None:
         os.chdir(folder)
         for seed in range(asked.tables):
             Path("t.csv").write_bytes(table(seed))
-            tried = [("data", ended("data", "t.csv", "--clients", "2"))]
+            tried = [("data", ended("data", "t.csv"))]
             if tried[0][1][0] == 0 and codes["data", 0] % 10 == 0:
                 words = ["run", "fedavg", "--data", "t.csv", "--out", f"run{seed}", *TRAIN]
                 tried.append(("run", ended(*words)))

@@ -29,6 +29,7 @@ notebooks.SHOWN_BY |= {
 
 notebooks.DRAWN_BY |= {
     "Comparison": "glocal.report.curves:plot",
+    "Comparison of clients": "glocal.report.benefits:figure_of",
     "Run": "glocal.report.curves:plot",
 }
 

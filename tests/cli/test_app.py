@@ -60,7 +60,40 @@ def test_the_run_folder_holds_what_the_docs_say(glocal):
     assert 0 <= lines[-1]["val_accuracy"] <= 1
     settings = tomllib.loads(Path("r/settings.toml").read_text())
     assert settings["method"] == "fedavg(shared=last(1))"
-    assert settings["chosen"] == {"engine": "vectorised"}
+    assert settings["chosen"] == {
+        "partition": "dirichlet(0.3)",
+        "task": "classification",
+        "losses": "cross_entropy",
+        "metric": "accuracy",
+        "same": 0.02,
+        "engine": "vectorised",
+    }
+    assert settings["hyperparameters"] == {
+        "fedavg": {
+            "lr": 0.1,
+            "batch_size": 10,
+            "epochs": 2,
+            "momentum": 0.0,
+            "weight_decay": 0.0,
+            "nesterov": False,
+            "optimiser": "sgd",
+            "schedule": "constant",
+            "shared": "last(1)",
+        },
+        "baseline": {
+            "method": "local",
+            "max_epochs": 3,
+            "patience": 15,
+            "lr": 0.1,
+            "batch_size": 10,
+            "epochs": 1,
+            "momentum": 0.0,
+            "weight_decay": 0.0,
+            "nesterov": False,
+            "optimiser": "sgd",
+            "schedule": "constant",
+        },
+    }
     assert set(load_file("r/final.safetensors")) == {
         f"layers.{i}.{kind}" for i in range(3) for kind in ("weight", "bias")
     }
@@ -235,7 +268,7 @@ def test_a_run_that_diverges_says_how_to_go_on(glocal):
         (["frobnicate"], ["No such command"]),
         (["compare", "--data", "own.csv", "--client", "wrad"], ["wrad", "the columns are"]),
         (["compare", "--data", "gap.csv", "--client", "ward"], ["'label'", "no label", "line 4"]),
-        (["compare", "--data", "own.csv"], ["no column 'client'", "a, ward", "partition="]),
+        (["compare", "--data", "own.csv"], ["no column 'client'", "a, ward", "with --partition,"]),
         (["compare", "--json", "nowhere/x.json"], ["nowhere/x.json", "does not exist"]),
         (["compare", "--seed", "99999999999999999999"], ["seed must be"]),
         (["compare", "--device", "meta"], ["not supported"]),

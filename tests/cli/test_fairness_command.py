@@ -169,6 +169,10 @@ def test_curves_have_the_mean_gini_and_the_mean_worst_tenth() -> None:
     held, ordered = curves(gaps)
     assert (len(held), len(ordered), held[-1]) == (13, 12, 1.0)
     assert np.isnan(curves([[None, None]])[0]).all()
+    # A client without a value in any repeat is no point.
+    held, ordered = curves([[0.5, None, 0.25], [0.75, None, 0.25]])
+    assert ordered.tolist() == [0.25, 0.625]
+    assert held.tolist() == pytest.approx([0, (1 / 3 + 1 / 4) / 2, 1])
 
 
 def classes(count: int) -> Any:

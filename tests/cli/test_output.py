@@ -32,7 +32,7 @@ def commands_with(option: str) -> Iterator[list[str]]:
 
 def test_all_commands_are_seen() -> None:
     assert len(list(commands_with("--json"))) == 21
-    assert len(list(commands_with("--picture"))) == 9
+    assert len(list(commands_with("--picture"))) == 12
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_all_commands_are_seen() -> None:
         ("--json", "nowhere/x.json", "the folder of --json nowhere/x.json does not exist"),
         ("--json", ".", "--json . is a folder"),
         ("--picture", "nowhere/x.png", "there is no folder nowhere for --picture"),
-        ("--picture", "x.jpg", "must be the name of a .png file"),
+        ("--picture", "x.jpg", "must be the name of a .png, .svg or .pdf file"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_noticed_before_anything_is_loaded(

@@ -334,7 +334,7 @@ def test_bad_files_say_what_to_do(
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(GlocalError, match=message):
-        load(str(tmp_path / name), clients=2)
+        load(str(tmp_path / name))
 
 
 def test_npz_with_other_arrays_or_pickles(tmp_path: Path) -> None:
@@ -365,5 +365,10 @@ def test_ids_in_an_array_are_as_good_as_in_a_list() -> None:
 
 
 def test_a_federation_is_shown_in_one_line() -> None:
-    shown = repr(federation(torch.randn(40, 300), [0, 1] * 20, [0, 1, 2, 3] * 10))
-    assert shown == "<Federation of 'own data': 4 clients, 40 rows, 2 classes>"
+    x, ids = torch.randn(40, 300), [0, 1, 2, 3] * 10
+    fed = federation(x, [0, 1] * 20, ids)
+    assert repr(fed) == "<Federation of 'own data': 4 clients, 40 rows, 2 classes>"
+    assert repr(fed[1]) == "<ClientData of '1': 7 training, 1 validation, 2 test rows>"
+    assert len(repr(fed.unsplit)) < 100
+    numbers = federation(x, torch.rand(40), ids, task="regression")
+    assert repr(numbers) == "<Federation of 'own data': 4 clients, 40 rows, for regression>"

@@ -22,9 +22,7 @@ def made_up(val: list[float], alone: list[float], *, personal: bool, benefit: fl
         {"client": str(k), "n_train": 100, "n_val": 4000, "benefit": benefit, "p_worse": 0.25}
         for k in range(len(val))
     )
-    repeats = tuple(
-        SimpleNamespace(val_score=torch.tensor(val), val_error=None) for _ in range(3)
-    )
+    repeats = tuple(SimpleNamespace(val_score=torch.tensor(val), val_error=None) for _ in range(3))
     run = Run("m", {}, rows, {"personal": personal}, [], {}, {}, {})
     return replace(
         run,

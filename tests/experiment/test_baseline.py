@@ -16,9 +16,9 @@ from glocal.data.split import Split
 from glocal.engines import Engine, Sequential, Vectorised
 from glocal.engines.batching import plan
 from glocal.experiment import baseline
-from glocal.experiment.baseline import GRID, known_by, rates_of, train_baseline
+from glocal.experiment.baseline import known_by, rates_of, train_baseline
 from glocal.methods import resolve
-from glocal.methods.local import LocalTraining, local
+from glocal.methods.local import GRID, LocalTraining, local
 from glocal.nn.task import Task
 from glocal.slots.method import Method
 from glocal.testing import ragged

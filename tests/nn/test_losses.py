@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch.nn import functional
 
 from glocal.core.errors import GlocalError
 from glocal.core.target import TASKS, Target
 from glocal.nn.losses import LOSSES, named, resolve
+from glocal.nn.task import Task, try_out
 
 OUTPUT = torch.tensor([[0.5], [-2.0], [3.0]])
 Y = torch.tensor([0.0, 0.0, 1.0])
@@ -46,6 +50,22 @@ def test_a_module_that_averages_is_refused() -> None:
     with pytest.raises(GlocalError, match=r"write CrossEntropyLoss\(reduction='none'\)"):
         resolve(torch.nn.CrossEntropyLoss(), "classification")
     assert resolve(torch.nn.CrossEntropyLoss(reduction="none"), "classification") is not None
+    with pytest.raises(GlocalError, match=r"is a class.* write CrossEntropyLoss\(reduction='none"):
+        resolve(torch.nn.CrossEntropyLoss, "classification")
+
+
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        (functional.cross_entropy, r"of shape \(2,\) here, and gave shape \(\): take no mean"),
+        (lambda o, y: 3, "and gave 3: take no mean"),
+        (lambda o, y: o[0], r"gave shape \(3,\)"),
+        (lambda o, y: o @ y, "the loss cannot take outputs of shape .* RuntimeError"),
+    ],
+)
+def test_a_function_must_give_one_loss_for_each_example(losses: Any, said: str) -> None:
+    with pytest.raises(GlocalError, match=said):
+        try_out(Task(torch.nn.Linear(4, 3), losses=losses), torch.rand(5, 4), torch.arange(5) % 3)
 
 
 @pytest.mark.parametrize("task", ["regression", "counts"])

@@ -65,7 +65,8 @@ def test_selectors(picked: Selector, expected: set[str]) -> None:
         (sharing.last(5), r"shared=last\(5\) does not fit a model with 4 layers \(body.0, body.1"),
         (sharing.last(0), "choose a number between 1 and 4"),
         (sharing.first(-1), "choose a number between 1 and 4"),
-        (sharing.all_but_last(4), r"shared=all-but-last\(4\) does not fit"),
+        (sharing.all_but_last(4), "does not fit a model .* choose a number between 1 and 3"),
+        (sharing.all_but_last(0), "choose a number between 1 and 3"),
         (sharing.matching("haed"), "shared=haed matches none.*its layers are body.0, body.1"),
         (sharing.matching("head", "x*"), r"shared=x\* matches none"),
     ],
@@ -73,6 +74,16 @@ def test_selectors(picked: Selector, expected: set[str]) -> None:
 def test_selectors_that_do_not_fit(made: Selector, message: str) -> None:
     with pytest.raises(GlocalError, match=message):
         made.pick(NAMES)
+
+
+def test_no_number_is_to_be_chosen_where_there_is_one_or_none() -> None:
+    one_layer, two_layers = ["weight"], ["a.weight", "b.weight"]
+    with pytest.raises(GlocalError, match=r"with 1 layer \(weight\): write shared=last\(1\)"):
+        sharing.last(2).pick(one_layer)
+    with pytest.raises(GlocalError, match=r"write shared=all-but-last\(1\)"):
+        sharing.all_but_last(2).pick(two_layers)
+    with pytest.raises(GlocalError, match="write shared=everything, or take a larger model"):
+        sharing.all_but_last(1).pick(one_layer)
 
 
 @pytest.mark.parametrize(

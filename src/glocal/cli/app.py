@@ -28,8 +28,9 @@ from glocal.cli.commands.training import compare, resume, run
 from glocal.cli.commands.tune import tune
 from glocal.cli.options import option, with_settings
 from glocal.cli.output import JSON, BareJson, deliver
+from glocal.cli.spelling import as_typed
 from glocal.core.errors import GlocalError, Interrupted
-from glocal.core.progress import reporter
+from glocal.core.progress import Spelling, reporter
 from glocal.experiment.config import Config
 
 app = typer.Typer(
@@ -67,9 +68,24 @@ for command in (compare, run, predict, export):
 
 
 @app.command()
-def methods() -> None:
-    """List methods, what can be joined to them, and models, with their settings."""
-    report.catalogue.list_methods()
+def methods(
+    spec: str | None = typer.Argument(
+        None,
+        metavar="[NAME]",
+        help="A method or component, also with settings, as in 'fedprox(mu=0.1)+adam'.",
+    ),
+) -> None:
+    """List methods, what can be joined to them, and models; with a NAME, all of its settings.
+
+    Examples:
+      glocal methods
+
+      glocal methods ditto
+    """
+    if spec is None:
+        report.catalogue.list_methods()
+    else:
+        report.catalogue.show_method(spec)
 
 
 @app.command()
@@ -119,6 +135,16 @@ def main() -> None:
     # Read when torch is loaded, later. Threads that spin while they wait make a round of small
     # models many times slower on a machine that is busy with something else.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    Spelling.of = as_typed
+    try:
+        code = _run()
+    finally:
+        Spelling.of = str
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run a command; its exit code."""
     try:
         code = app(standalone_mode=False)
         if code == 130:  # Ctrl-C, as typer passes it on
@@ -134,7 +160,7 @@ def main() -> None:
     except click.ClickException as error:
         code = _say(f"{error.format_message()} (try 'glocal --help')", 2)
     except GlocalError as error:
-        code = _say(str(error), 2)
+        code = _say(as_typed(str(error)), 2)
     except Interrupted as error:
         code = _say(str(error), error.code)
     except OSError as error:
@@ -148,7 +174,7 @@ def main() -> None:
             code = 0 if broken else _say(f"no room to write to ({error.strerror}): make some.", 2)
     except Exception as error:
         code = _defect(error)
-    sys.exit(code or 0)
+    return code or 0
 
 
 def _defect(error: Exception) -> int:

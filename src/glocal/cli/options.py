@@ -127,9 +127,30 @@ def usable(path: Path | None) -> Path | None:
     return path
 
 
+class PathType(click.ParamType):
+    """A path that is not empty: ``--out "$NOTHING"`` would be the current folder."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path."""
+        if value == "":
+            given = param.opts[0] if isinstance(param, click.Option) else "the path"
+            remedy = "leave it out, or name" if param and not param.required else "name"
+            raise GlocalError(f"{given} is empty: {remedy} a file or folder.")
+        return Path(value)
+
+
+PATH = PathType()
+
 output = functools.partial(option, panel="Output")
 
-OUT = output(None, "The run folder; a new one under runs/ by default.", callback=usable)
+OUT = output(
+    None,
+    "The run folder; a new one under runs/ by default.",
+    callback=usable,
+    click_type=PATH,
+)
 
 
 def method_names(default: str = "") -> Any:
@@ -140,4 +161,4 @@ def method_names(default: str = "") -> Any:
 
 def folder_of(text: str) -> Any:
     """The argument of a command that reads a run's folder."""
-    return typer.Argument(..., metavar="DIR", help=text, callback=usable)
+    return typer.Argument(..., metavar="DIR", help=text, callback=usable, click_type=PATH)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import click
 from typer.core import TyperCommand
 
 from glocal import report
-from glocal.cli.options import output, usable
+from glocal.cli.options import PATH, output, usable
 from glocal.core import files
 from glocal.core.errors import GlocalError
 
@@ -33,7 +34,7 @@ def file_for(option: str) -> Callable[[Path | None], Path | None]:
             raise GlocalError(
                 f"the folder of {option} {path} does not exist: make it, or choose another."
             )
-        if not os.access(folder, os.W_OK):
+        if not os.access(path if files.is_special(path) else folder, os.W_OK):
             raise GlocalError(
                 f"the folder of {option} {path} cannot be written to: choose another."
             )
@@ -52,17 +53,18 @@ def drawable(path: Path | None) -> Path | None:
     return path
 
 
-JSON = output(
-    None, "Also write all figures to this file ('-': print).", "--json", callback=writable
-)
-CSV = output(
-    None,
+output_file = partial(output, None, click_type=PATH)
+
+JSON = output_file("Also write all figures to this file ('-': print).", "--json", callback=writable)
+CSV = output_file(
     "Also write a line for each client and method to this .csv file ('-': print).",
     "--csv",
     callback=file_for("--csv"),
 )
-PICTURE = output(
-    None, "Draw it to this .png file (needs glocal\\[plot]).", "--picture", callback=drawable
+PICTURE = output_file(
+    "Draw it to this .png, .svg or .pdf file (needs glocal\\[plot]).",
+    "--picture",
+    callback=drawable,
 )
 
 
@@ -84,9 +86,11 @@ def deliver(
     show: Callable[[], None],
     picture: Path | None = None,
     draw: Callable[[Path], None] | None = None,
+    *,
+    quiet: bool = False,
 ) -> None:
-    """Write the JSON, show the tables (unless JSON went to stdout), draw the picture."""
-    printed = deliver_json(files.dump(files.plain(result)), json)
+    """Write the JSON, show the tables (unless stdout is taken, or ``quiet``), draw the picture."""
+    printed = deliver_json(files.dump(files.plain(result)), json) or quiet
     if not printed:
         show()
     if picture is not None and draw is not None:

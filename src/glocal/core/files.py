@@ -32,12 +32,20 @@ def replacing(path: Path, temporary: str = "") -> Iterator[BinaryIO]:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write atomically, or raise the error for it."""
+    """Write atomically, or raise the error for it.
+
+    What is no plain file (a device, a pipe, a link) is written to and not replaced.
+    """
     try:
-        with replacing(path) as file:
+        with path.open("wb") if is_special(path) else replacing(path) as file:
             file.write(content)
     except OSError as error:
         raise no_room(path, error) from error
+
+
+def is_special(path: Path) -> bool:
+    """Whether there is something at this path that is no plain file."""
+    return path.is_symlink() or (path.exists() and not path.is_file())
 
 
 def make_folder(folder: Path) -> Path:

@@ -21,9 +21,10 @@ def html(result: object) -> str | None:
     return None if path is None else str(_function(path)(result))
 
 
-def figure(result: object, *given: Any) -> Any:
-    """A result's figure."""
-    return _function(DRAWN_BY[type(result).__name__])(result, *given)
+def figure(result: object, *given: Any, of: str = "") -> Any:
+    """A result's figure; ``of`` says of what, where it has several."""
+    name = " of ".join([type(result).__name__, *([of] if of else [])])
+    return _function(DRAWN_BY[name])(result, *given)
 
 
 def _function(path: str) -> Any:

@@ -42,6 +42,12 @@ def reporter(progress: bool | Report | None) -> Iterator[Report]:
         yield report
 
 
+class Spelling:
+    """How notes spell the settings that they name: as Python does, unless the command line runs."""
+
+    of: Callable[[str], str] = str
+
+
 def print_note(text: str) -> None:
     """Print a line on stderr about something that happens once, such as a download."""
-    print(f"glocal: {text}", file=sys.stderr, flush=True)
+    print(f"glocal: {Spelling.of(text)}", file=sys.stderr, flush=True)

@@ -23,7 +23,7 @@ from glocal.data.split import Split, UnsplitData, split_clients
 Pair = tuple[Tensor, Tensor]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClientData:
     """One client's data; each split is ``(x, y)``."""
 
@@ -31,6 +31,13 @@ class ClientData:
     train: Pair
     val: Pair
     test: Pair
+
+    def __repr__(self) -> str:
+        """Whose data it is, and how much."""
+        train, val, test = (len(split[1]) for split in (self.train, self.val, self.test))
+        return (
+            f"<ClientData of {self.name!r}: {train} training, {val} validation, {test} test rows>"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,7 +92,7 @@ class Federation:
     def __repr__(self) -> str:
         """Whose data it is, and how much: tensors would fill the screen."""
         about = self.describe.get("data", "own data")
-        what = f"{self.classes} classes" if self.classes else "numbers to predict"
+        what = f"{self.classes} classes" if self.target.classes else f"for {self.target.task}"
         return f"<Federation of {about!r}: {len(self)} clients, {len(self.y)} rows, {what}>"
 
     def __len__(self) -> int:

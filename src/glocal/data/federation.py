@@ -122,7 +122,7 @@ def federation(
                 extra["integer_labels"] = True  # what they are called again in predictions
         else:
             labels, classes, codes = _labels(y, classes, task, where)
-        others += own_table.id_columns(column_of(partition) or clients, group)
+        others += own_table.id_columns(columns, column_of(partition) or clients, group)
         if isinstance(clients, str):
             extra["client_column"] = clients
             clients = columns.ids(clients, "clients")

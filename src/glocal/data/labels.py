@@ -7,7 +7,7 @@ from torch import Tensor
 
 from glocal.core.errors import shown
 from glocal.data import validation as check
-from glocal.data.preprocessing.kinds import NUMBER, recognised
+from glocal.data.preprocessing.kinds import NUMBER, case_warnings, recognised
 from glocal.data.preprocessing.report import ColumnReport
 from glocal.data.quantities import AUTO, refuse_doubtful
 from glocal.data.table import Table
@@ -50,6 +50,8 @@ def of_table(
             values = position
     labels, count, words = check.labels(values, classes, table.where, inside)
     was = "words" if words is not None else "numbers"
+    if words is not None:
+        warnings += case_warnings(name, words)
     report = ColumnReport(name, was, f"the label, {count} classes", warnings=tuple(warnings))
     return labels, count, words if codes is None else codes, report
 

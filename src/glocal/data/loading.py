@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from glocal.core.errors import GlocalError, shown
 from glocal.core.validation import integer
@@ -13,14 +14,15 @@ from glocal.data.federation import Federation, federation
 from glocal.data.partition import column_of
 from glocal.data.table import Table, listed
 from glocal.data.transforms import Transform
+from glocal.data.validation import as_array, missing
 
-DEFAULT_PARTITION = "dirichlet(0.3)"
+DEFAULT_PARTITION, DEFAULT_CLIENTS = "dirichlet(0.3)", 20
 
 
 def load(
     name: str | Path,
     *,
-    clients: int = 20,
+    clients: int | None = None,
     partition: str | None = None,
     split: Sequence[float] = (0.7, 0.1, 0.2),
     seed: int = 0,
@@ -44,7 +46,8 @@ def load(
             path. A table (``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.feather``) has a header;
             an ``.npz`` has the arrays ``x`` and ``y``, and ``client`` if the data has clients of
             its own, and ``group`` if its rows have groups.
-        clients: the number of clients of a partition.
+        clients: the number of clients of a partition, 20 by default. Data with clients of its own
+            has as many as it has: another number is an error.
         partition: how rows are assigned to clients. By default these are the data's own clients, in
             any number, if it has some. A data set by name that has none is partitioned by
             ``dirichlet(0.3)``; a file of yours that has none needs a partition.
@@ -67,7 +70,8 @@ def load(
         decimal: the decimal mark of a ``.csv``; by default it is found, column by column.
         encoding: of a ``.csv``; by default UTF-8 or, where it is none, Windows-1252.
     """
-    integer(clients, "the number of clients", 1)  # even where the data has clients of its own
+    if clients is not None:
+        integer(clients, "the number of clients", 1)
     of_text = {"separator": separator, "decimal": decimal, "encoding": encoding}
     source = _source(name, {"label": label, "client": client, "group": group}, of_text)
     tabular = isinstance(source.x, Table)
@@ -79,11 +83,13 @@ def load(
     x, ids = source.x, source.clients
     if partition is None and ids is None and files.is_file(Path(name)):
         raise _no_clients(Path(name), source)
+    if clients is not None:
+        _check_count(str(name), clients, x, ids if partition is None else column_of(partition))
     if partition is not None or ids is None:
         partition = DEFAULT_PARTITION if partition is None else partition
         if isinstance(ids, str) and column_of(partition) != ids:
             x = x.with_columns(c for c in x if c != ids)
-        ids = clients
+        ids = DEFAULT_CLIENTS if clients is None else clients
     return federation(
         x,
         source.y,
@@ -102,6 +108,33 @@ def load(
         preprocessing=preprocessing,
         task=task,
     )
+
+
+def brings_clients(name: str | Path, partition: str | None) -> bool:
+    """Whether the clients are those of a file, rather than simulated in a number to be said."""
+    own = partition is None or column_of(partition) is not None
+    return own and files.is_file(Path(name))
+
+
+def _check_count(name: str, clients: int, x: Any, ids: Any) -> None:
+    """Refuse a number of clients that is not that of the data's own, by column or by array."""
+    if isinstance(ids, str):
+        if not isinstance(x, Table) or ids not in x:
+            return  # which is an error of its own
+        whose = f"by column {shown(ids)}"
+        ids = x.ids(ids, "clients")
+    elif ids is None:
+        return
+    else:
+        whose = "by the array client"
+    given = as_array(ids, "clients").tolist()
+    count = len({str(each) for each in given if not missing(each)})
+    if count != clients:
+        raise GlocalError(
+            f"{Path(name).name} has {count} client{'s' * (count != 1)} of its own, {whose}, so "
+            f"there cannot be {clients}: leave clients= out, or simulate others with partition=, "
+            "such as 'dirichlet(0.3)'."
+        )
 
 
 def _no_clients(path: Path, source: Source) -> GlocalError:

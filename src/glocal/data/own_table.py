@@ -13,7 +13,7 @@ from torch import Tensor
 from glocal.core.errors import GlocalError, shown
 from glocal.data.partition import Partition
 from glocal.data.preprocessing import fitting
-from glocal.data.preprocessing.kinds import RawColumn, recognised
+from glocal.data.preprocessing.kinds import RawColumn, case_warnings, recognised
 from glocal.data.preprocessing.report import ColumnReport
 from glocal.data.split import UnsplitData
 from glocal.data.table import Table, named_columns
@@ -85,10 +85,19 @@ def canonical_order(x: Tensor, y: Tensor, unit: Tensor | None) -> Tensor:
     return torch.from_numpy(np.argsort(mixed, kind="stable"))
 
 
-def id_columns(clients: Any, group: Any) -> list[ColumnReport]:
+def id_columns(table: Table, clients: Any, group: Any) -> list[ColumnReport]:
     """What became of the columns of clients and groups, where they are named."""
     named = ((clients, "the clients"), (group, "the groups"))
-    return [ColumnReport(c, "ids", became) for c, became in named if isinstance(c, str)]
+    return [
+        ColumnReport(
+            name,
+            "ids",
+            became,
+            warnings=tuple(case_warnings(name, table.ids(name, became).tolist())),
+        )
+        for name, became in named
+        if isinstance(name, str)
+    ]
 
 
 def reordered(partition: Partition, order: Tensor | None) -> Partition:

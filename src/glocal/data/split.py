@@ -54,7 +54,7 @@ class Split:
         return Split(self.rows.to(device), self.start.to(device))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)  # tensors would fill the screen
 class UnsplitData:
     """All rows, their clients, and the shares of the splits. Transforms change this."""
 

@@ -65,14 +65,15 @@ class Table(Mapping[str, Array]):
     def ids(self, name: str, what: str) -> Array:
         """A column of labels, clients or groups: integers, numbers or words.
 
-        "NA" and the like are no class and no client: they are missing, as an empty cell is.
+        "NA" and the like are no class and no client: they are missing, as an empty cell is. Blanks
+        around a word are no part of it.
         """
         values = column(self, name, what)
         if self.text:
             return typed(["" if cell in WORD_GAPS else cell for cell in values.tolist()])
         if values.dtype.kind not in "OU":
             return values
-        listed = values.tolist()
+        listed = [v.strip() if isinstance(v, str) else v for v in values.tolist()]
         return np.array(
             [*(None if isinstance(v, str) and v in WORD_GAPS else v for v in listed), None],
             dtype=object,

@@ -44,11 +44,11 @@ from glocal.data.federation import Federation
 from glocal.engines.base import EVAL_BATCH, Engine, padded_rows
 from glocal.evaluation.evaluate import scored
 from glocal.evaluation.scores import comparable
-from glocal.experiment.baseline import BLOCK_BYTES, GRID
+from glocal.experiment.baseline import BLOCK_BYTES
 from glocal.experiment.early_stopping import Best, Selected, train
 from glocal.experiment.local_epochs import Keys
 from glocal.methods import selector
-from glocal.methods.local import LocalTraining
+from glocal.methods.local import GRID, LocalTraining
 from glocal.nn.optim import sgd
 from glocal.nn.task import Task, weighted_mean
 from glocal.slots.client import Candidates, Objective, Phase, check_counts, plain_loss

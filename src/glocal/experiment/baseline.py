@@ -38,16 +38,13 @@ from glocal.experiment.chosen import chosen_by, refitted, scores
 from glocal.experiment.early_stopping import FIGURES, Selected, train
 from glocal.experiment.folds import FOLDS
 from glocal.experiment.local_epochs import OnEpoch, SideClients, Tick, start
-from glocal.methods.local import LocalTraining
+from glocal.methods.local import GRID, LocalTraining
 from glocal.nn.task import Task
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore
 
 if TYPE_CHECKING:
     from glocal.training.checkpoint import CheckpointWriter
-
-GRID = (0.03, 0.1, 0.3)
-"""The learning rates that clients may pick from, unless ``local`` is given others."""
 
 DECAYS = (0.01,)
 """The weight decays that clients may pick instead of none, where the best alone is asked for."""

@@ -62,7 +62,9 @@ class Config:
         "Data",
         "A data set ('glocal data' lists them), or your own .csv, .xlsx, .parquet or .npz file.",
     )
-    clients: int = setting(20, "Data", "How many clients the data is partitioned among.")
+    clients: int | None = setting(
+        None, "Data", "How many clients the data is partitioned among; 20 by default."
+    )
     partition: str | None = setting(
         None,
         "Data",

@@ -1,7 +1,7 @@
 """What a comparison says to each participant: join with this method, stay alone, or unknown.
 
 The method is the one that validation data advises (:mod:`glocal.experiment.advice`); the figures
-are of test data, which chose nothing.
+are of test data, which chose nothing. Where the two disagree, the sentence says which says what.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ def _about(method: str, row: Row, summary: Row) -> str:
     if row["verdict"] == "better off":
         return f"join with {method}, {gain}"
     if row["verdict"] == "worse off":
-        return f"stay alone; with {method} it is worse off, {gain}"
+        return (
+            f"join with {method} by its validation data, which chooses; its test data shows it "
+            f"worse off with it, {gain}"
+        )
     if row["verdict"] == "same":
         return f"about the same with {method} as alone, {gain}"
     return f"cannot be told; with {method} {gain}, and {_what_it_takes(row, summary)}"
@@ -106,14 +109,20 @@ def _what_it_takes(row: Row, summary: Row) -> str:
 
 
 def _alone(joined: Mapping[str, Run], k: int) -> str:
-    """Why a client is advised to stay alone, and what the methods have on its test data."""
-    tested = [
-        f"{name} {difference(run.clients[k], run.summary)}"
-        for name, run in joined.items()
-        if not _is_missing(run.clients[k]["benefit"])
-    ]
-    on_test = f"; on test data: {', '.join(tested)}" if tested else ""
-    return f"stay alone: on its validation data no method is better{on_test}"
+    """That a client is advised to stay alone, and what the methods have on its test data."""
+    rows = {name: run.clients[k] for name, run in joined.items()}
+    gains = {
+        name: f"{name}{',' * (row['verdict'] == 'better off')} {difference(row, run.summary)}"
+        for (name, row), run in zip(rows.items(), joined.values(), strict=True)
+        if not _is_missing(row["benefit"])
+    }
+    better = [gains[name] for name in gains if rows[name]["verdict"] == "better off"]
+    if better:
+        return (
+            "stay alone by its validation data, which chooses; its test data shows it better off "
+            f"with {', and with '.join(better)}"
+        )
+    return f"stay alone, as its validation data says; on test data: {', '.join(gains.values())}"
 
 
 def difference(row: Row, summary: Row) -> str:
@@ -147,27 +156,25 @@ def _is_missing(value: float | None) -> bool:
     return value is None or math.isnan(value)
 
 
-def as_csv(runs: Mapping[str, Run]) -> bytes:
-    """The table of clients × methods, a line for each pair, in UTF-8."""
+def as_csv(methods: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """The table of clients × methods, a line for each pair, in UTF-8.
+
+    ``methods`` are those of a result (:func:`glocal.experiment.result_files.result`).
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for name, run in runs.items():
-        for row in run.clients:
+    for name, run in methods.items():
+        for row in run["clients"]:
             needs = row.get("needs") or {}
             cells = {
                 **row,
                 "method": name,
-                "metric": run.summary["metric"],
+                "metric": run["summary"]["metric"],
                 "needs_examples": needs.get("examples"),
                 "needs_repeats": needs.get("repeats"),
             }
-            if run.is_baseline:
+            if run.get("baseline"):
                 cells |= dict.fromkeys(("benefit", "estimate", "low", "high", "verdict"))
-            writer.writerow([_cell(cells.get(column)) for column in COLUMNS])
+            writer.writerow([cells.get(column) for column in COLUMNS])
     return text.getvalue().encode()
-
-
-def _cell(value: Any) -> Any:
-    """Numbers as Python writes them; what is not there is empty."""
-    return "" if isinstance(value, float) and math.isnan(value) else value

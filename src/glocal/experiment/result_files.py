@@ -55,25 +55,28 @@ def result(runs: Mapping[str, Run]) -> dict[str, Any]:
         "schema": SCHEMA,
         "data": plain(next(iter(runs.values())).data),
         "methods": {
-            name: {"summary": plain(run.summary), "clients": plain(list(run.clients))}
+            name: {
+                **({"baseline": True} if run.is_baseline else {}),
+                "summary": plain(run.summary),
+                "clients": plain(list(run.clients)),
+            }
             for name, run in runs.items()
         },
         "participants": sentences(runs),
     }
 
 
-def read_result(file: Path) -> bytes:
+def read_result(file: Path) -> dict[str, Any]:
     """What a finished run's ``result.json`` holds; refuses what is none."""
     try:
-        content = file.read_bytes()
-        found = json.loads(content)
+        found = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
         raise GlocalError(
             f"{file} is damaged ({error}): train anew into another folder."
         ) from error
     if not isinstance(found, dict) or found.get("schema") != SCHEMA or "methods" not in found:
         raise GlocalError(f"{file} is no result of this version: train anew into another folder.")
-    return content
+    return found
 
 
 def slug(spec: str) -> str:

@@ -331,6 +331,12 @@ class Comparison(dict[str, Run]):
         figure: Figure = notebooks.figure(self, path, metric)
         return figure
 
+    def plot_clients(self, path: str | Path | None = None) -> Figure:
+        """What each client gains over being alone, a panel for each method; written to a path."""
+        where = None if path is None else Path(path)
+        figure: Figure = notebooks.figure(self, where, of="clients")
+        return figure
+
     def save(self, folder: str | Path) -> None:
         """Write every run to a folder of its own inside a new one, and all figures beside them."""
         root = _empty(Path(folder))

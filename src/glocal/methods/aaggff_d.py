@@ -39,7 +39,15 @@ def aaggff_d(
     alpha: float | None = None,
     beta: float | None = None,
 ) -> Weighting:
-    """Entropic steps in closed form: for any number of clients, sampled."""
+    """Entropic steps in closed form: for any number of clients, sampled.
+
+    Args:
+        transform: distribution function that losses go through, such as normal.
+        c1: lowest response to a loss.
+        c2: highest response to a loss.
+        alpha: first parameter of that function.
+        beta: second parameter of that function.
+    """
     cdf = transform_of(transform, alpha, beta)
 
     def init(setting: Setting) -> Tree:

@@ -33,7 +33,15 @@ def aaggff_s(
     alpha: float | None = None,
     beta: float | None = None,
 ) -> Weighting:
-    """Online Newton steps on the simplex: for few clients, all of them in every round."""
+    """Online Newton steps on the simplex: for few clients, all of them in every round.
+
+    Args:
+        transform: distribution function that losses go through, such as normal.
+        c1: lowest response to a loss.
+        c2: highest response to a loss.
+        alpha: first parameter of that function.
+        beta: second parameter of that function.
+    """
     cdf = transform_of(transform, alpha, beta)
 
     def init(setting: Setting) -> Tree:

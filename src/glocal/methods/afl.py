@@ -22,7 +22,11 @@ from glocal.slots.weighting import Setting, Weighting, everybody, losses, renorm
 
 
 def afl(rate: float = 0.1) -> Weighting:
-    """Weights that climb the losses in steps of ``rate``."""
+    """Weights that climb the losses in steps of ``rate``.
+
+    Args:
+        rate: step of the weights up the losses.
+    """
     positive(rate=rate)
 
     def init(setting: Setting) -> Tree:

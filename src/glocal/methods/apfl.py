@@ -32,7 +32,12 @@ def mix(a: Params, b: Params, share: Any) -> Params:
 def apfl(
     *, alpha: float = 0.25, adaptive: bool = False, **training: Unpack[TrainingArgs]
 ) -> Method:
-    """A personal model mixed into the global one with share ``alpha``."""
+    """A personal model mixed into the global one with share ``alpha``.
+
+    Args:
+        alpha: share of the personal model in the mixture, from 0 to 1; the first one if adaptive.
+        adaptive: whether each client learns its share.
+    """
     if not 0 <= alpha <= 1:
         raise GlocalError(f"alpha must be between 0 and 1, not {alpha}.")
     base = local_sgd(**training)

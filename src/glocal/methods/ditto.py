@@ -24,7 +24,11 @@ from glocal.slots.method import Method
 
 
 def ditto(*, lam: float = 0.1, **training: Unpack[TrainingArgs]) -> Method:
-    """A personal model pulled towards the global one with strength ``lam``."""
+    """A personal model pulled towards the global one with strength ``lam``.
+
+    Args:
+        lam: strength of the pull of the personal model to the global one.
+    """
     not_negative(lam=lam)
     base = local_sgd(**training)
 

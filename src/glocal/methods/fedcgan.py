@@ -45,7 +45,15 @@ def fedcgan(
     steps: int | None = None,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """A conditional GAN is shared; synthetic data comes from its generator."""
+    """A conditional GAN is shared; synthetic data comes from its generator.
+
+    Args:
+        spc: synthetic examples per class.
+        code: numbers that the generator draws for an example.
+        width: channels of the networks' first layer.
+        dense: whether images go through dense layers instead of convolutions.
+        steps: mini-batches of a round, instead of epochs.
+    """
     settings = with_adam(5e-4, training)
     base = local_sgd(**settings)
     opt = base.opt

@@ -45,7 +45,16 @@ def fedcvae(
     steps: int | None = None,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """A conditional VAE is shared; synthetic data comes from its decoder."""
+    """A conditional VAE is shared; synthetic data comes from its decoder.
+
+    Args:
+        spc: synthetic examples per class.
+        code: numbers that stand for an example.
+        width: channels of the networks' first layer.
+        kl: weight of the distance of codes from N(0, 1).
+        dense: whether images go through dense layers instead of convolutions.
+        steps: mini-batches of a round, instead of epochs.
+    """
     not_negative(kl=kl)
     settings = with_adam(1e-3, training)
     base = local_sgd(**settings)

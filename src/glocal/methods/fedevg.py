@@ -61,7 +61,28 @@ def fedevg(
     fresh: bool = True,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """Examples that stand for everybody's data, moved by clients' energies and gradients."""
+    """Examples that stand for everybody's data, moved by clients' energies and gradients.
+
+    Args:
+        spc: synthetic examples per class.
+        beta: the server's first step down the energy.
+        beta_last: its last step.
+        beta_schedule: how it gets from the first to the last.
+        delta: noise of the server's steps.
+        gamma: size of the clients' Langevin steps.
+        sigma: noise of the clients' Langevin steps.
+        chain: Langevin steps of a negative example.
+        lam: weight of the loss on the server's examples.
+        reg: weight of the squared energies.
+        signed: whether clients send the sign of a score, not the score.
+        clip: what gradients of examples are clipped to; none: they are not.
+        boxed: whether examples are kept where data is.
+        low: lowest value of an example; that of the data by default.
+        high: highest value of an example; that of the data by default.
+        synthetic_batch: server's examples in a step; as many as the batch size by default.
+        steps: mini-batches of a round, instead of epochs.
+        fresh: whether clients start every round at the same weights.
+    """
     not_negative(gamma=gamma, sigma=sigma, lam=lam, reg=reg, clip=clip or 0.0)
     numbers = {"chain": chain, "steps": steps, "synthetic_batch": synthetic_batch}
     positive_integers(**{name: n for name, n in numbers.items() if n is not None})

@@ -30,7 +30,13 @@ STATIC = {"examples": by_examples, "uniform": uniform}
 def fedmgda(
     epsilon: float = 0.1, *, step: float | None = None, static: str = "examples"
 ) -> Weighting:
-    """The min-norm mixture of normalised updates within ``epsilon`` of the static weights."""
+    """The min-norm mixture of normalised updates within ``epsilon`` of the static weights.
+
+    Args:
+        epsilon: how far weights may be from the static ones, from 0 to 1.
+        step: length of the server's step; by default the mean norm of the updates.
+        static: the static weights: examples or uniform.
+    """
     if not 0 <= epsilon <= 1:
         raise GlocalError(f"epsilon must be from 0 to 1, not {epsilon}.")
     if step is not None:

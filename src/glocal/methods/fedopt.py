@@ -25,7 +25,12 @@ from glocal.slots.method import Method
 def fedavgm(
     *, server_lr: float = 1.0, beta: float = 0.9, **training: Unpack[TrainingArgs]
 ) -> Method:
-    """FedAvg with momentum on the server: past rounds' updates go on."""
+    """FedAvg with momentum on the server: past rounds' updates go on.
+
+    Args:
+        server_lr: step of the server along the mean update.
+        beta: momentum of the server, below 1.
+    """
     return Method(local=local_sgd(**training), server_opt=fedopt.momentum(server_lr, beta=beta))
 
 
@@ -37,7 +42,14 @@ def fedadam(
     tau: float = 1e-3,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """FedAvg with Adam on the server: steps divided by a running size of the updates."""
+    """FedAvg with Adam on the server: steps divided by a running size of the updates.
+
+    Args:
+        server_lr: step of the server.
+        beta1: how slowly the mean of the updates moves, below 1.
+        beta2: how slowly their size moves, below 1.
+        tau: added to the size: the larger, the less adaptive.
+    """
     opt = fedopt.adam(server_lr, beta1=beta1, beta2=beta2, tau=tau)
     return Method(local=local_sgd(**training), server_opt=opt)
 
@@ -50,7 +62,14 @@ def fedyogi(
     tau: float = 1e-3,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """FedAvg with Yogi on the server: as FedAdam, but a size once large falls slowly."""
+    """FedAvg with Yogi on the server: as FedAdam, but a size once large falls slowly.
+
+    Args:
+        server_lr: step of the server.
+        beta1: how slowly the mean of the updates moves, below 1.
+        beta2: how slowly their size moves, below 1.
+        tau: added to the size: the larger, the less adaptive.
+    """
     opt = fedopt.yogi(server_lr, beta1=beta1, beta2=beta2, tau=tau)
     return Method(local=local_sgd(**training), server_opt=opt)
 
@@ -62,6 +81,12 @@ def fedadagrad(
     tau: float = 1e-3,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """FedAvg with Adagrad on the server: steps divided by the size of all updates so far."""
+    """FedAvg with Adagrad on the server: steps divided by the size of all updates so far.
+
+    Args:
+        server_lr: step of the server.
+        beta1: how slowly the mean of the updates moves, below 1.
+        tau: added to the size: the larger, the less adaptive.
+    """
     opt = fedopt.adagrad(server_lr, beta1=beta1, tau=tau)
     return Method(local=local_sgd(**training), server_opt=opt)

@@ -15,5 +15,9 @@ from glocal.slots.sharing import Selector, all_but_last
 
 
 def fedper(*, shared: Selector | None = None, **training: Unpack[TrainingArgs]) -> Method:
-    """A shared body and a private head, trained together."""
+    """A shared body and a private head, trained together.
+
+    Args:
+        shared: which layers are the shared body.
+    """
     return Method(local=local_sgd(**training), shared=shared or all_but_last(1))

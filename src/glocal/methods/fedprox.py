@@ -23,7 +23,11 @@ from glocal.slots.method import Method
 
 
 def fedprox(*, mu: float = 0.01, **training: Unpack[TrainingArgs]) -> Method:
-    """FedAvg with a pull of strength ``mu`` towards the received model."""
+    """FedAvg with a pull of strength ``mu`` towards the received model.
+
+    Args:
+        mu: strength of the pull to the received model.
+    """
     not_negative(mu=mu)
 
     def proximal(task: Task, down: Downlink, w_i: Params, batch: Batch, key: Tensor) -> Tensor:

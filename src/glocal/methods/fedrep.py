@@ -27,7 +27,12 @@ from glocal.slots.sharing import Selector, all_but_last, split
 def fedrep(
     *, head_epochs: int = 10, shared: Selector | None = None, **training: Unpack[TrainingArgs]
 ) -> Method:
-    """A shared body and a private head, trained one after the other; ``epochs`` are the body's."""
+    """A shared body and a private head, trained one after the other; ``epochs`` are the body's.
+
+    Args:
+        head_epochs: passes over the data that train the head, before the body's.
+        shared: which layers are the shared body.
+    """
     body = shared or all_but_last(1)
     settings: TrainingArgs = {"epochs": 1, **training}
     base = local_sgd(**settings)

@@ -32,7 +32,13 @@ def lg_fedavg(
     shared: Selector | None = None,
     **training: Unpack[TrainingArgs],
 ) -> Method | Plan:
-    """FedAvg first (``warmup`` rounds, or a share of all), then some layers private."""
+    """FedAvg first (``warmup`` rounds, or a share of all), then some layers private.
+
+    Args:
+        warmup: rounds of FedAvg first; below 1, a share of all rounds.
+        goal: mean validation accuracy at which the warm-up ends.
+        shared: which layers stay shared after it.
+    """
     not_negative(warmup=warmup)
     local_global = Method(local=local_sgd(**training), shared=shared or last(2))
     if warmup == 0 and goal is None:

@@ -19,11 +19,20 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params
 from glocal.core.validation import positive, positive_integers
-from glocal.methods.training_args import DEFAULTS, TrainingArgs, client_optimiser, schedule
+from glocal.methods.training_args import (
+    DEFAULTS,
+    TrainingArgs,
+    client_optimiser,
+    in_force,
+    schedule,
+)
 from glocal.nn.task import Task
 from glocal.slots.client import Candidates, Finish, Local, Phase, Received, Start
 from glocal.slots.method import Method
 from glocal.slots.sharing import nothing
+
+GRID = (0.03, 0.1, 0.3)
+"""The learning rates that clients may pick from, unless others are given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +66,13 @@ def local(
     patience: int = 15,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """Each client by itself; ``lr`` fixes its rate, else it picks one of ``grid`` (.03, .1, .3)."""
+    """Each client by itself; ``lr`` fixes its rate, else it picks one of ``grid``.
+
+    Args:
+        grid: learning rates that a client may pick from on its validation data, if lr is not given.
+        max_epochs: epochs after which training ends.
+        patience: epochs without a gain on validation data after which it ends.
+    """
     if "lr" in training:
         positive(lr=training["lr"])
     elif grid is not None and (not grid or min(grid) <= 0):
@@ -66,6 +81,9 @@ def local(
     positive_integers(max_epochs=max_epochs, patience=patience)
     settings: TrainingArgs = {"batch_size": 10, "epochs": 1, **training, "lr": 1.0}
     opt = client_optimiser(**settings)
+    recorded = in_force({**settings, **training})
+    if "lr" not in training:
+        recorded = (("grid", rates or GRID), *(pair for pair in recorded if pair[0] != "lr"))
 
     def init(task: Task, params: Params, key: Tensor) -> ClientState:
         w = task.init(key)
@@ -90,5 +108,6 @@ def local(
         batch_size=settings["batch_size"],
         schedule=schedule(settings.get("schedule", "constant")),
         settings=str(sorted(settings.items())),
+        training=recorded,
     )
     return Method(local=by_itself, shared=nothing())

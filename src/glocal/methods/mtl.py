@@ -28,7 +28,12 @@ from glocal.slots.weighting import uniform
 
 
 def mtl(*, lam1: float = 0.1, lam2: float = 1e-4, **training: Unpack[TrainingArgs]) -> Method:
-    """A model for every client, pulled to the mean of all with strength ``lam1``."""
+    """A model for every client, pulled to the mean of all with strength ``lam1``.
+
+    Args:
+        lam1: strength of the pull to the mean of all models.
+        lam2: weight decay: strength of the pull to 0.
+    """
     not_negative(lam1=lam1, lam2=lam2)
     base = local_sgd(**training)
 

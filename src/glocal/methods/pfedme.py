@@ -43,7 +43,14 @@ def pfedme(
     beta: float = 1.0,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """Personal models near the global one: proximal points with strength ``lam``."""
+    """Personal models near the global one: proximal points with strength ``lam``.
+
+    Args:
+        lam: strength of the pull of the personal model to the global one.
+        inner: gradient steps that solve for the personal model on a mini-batch.
+        inner_lr: size of these steps; times lam below 2.
+        beta: step of the server towards the mean of the clients.
+    """
     positive(lam=lam, inner_lr=inner_lr, beta=beta)
     integer(inner, "inner", 1, MOST_EPOCHS)
     if inner_lr * lam >= 2:

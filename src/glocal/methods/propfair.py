@@ -31,7 +31,11 @@ MARGIN = 0.2
 
 
 def propfair(baseline: float = 3.0) -> Weighting:
-    """Weights by ``n_i / (M − F_i)``, with M the ``baseline``."""
+    """Weights by ``n_i / (M − F_i)``, with M the ``baseline``.
+
+    Args:
+        baseline: the loss M that all clients should stay below.
+    """
     positive(baseline=baseline)
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
@@ -42,7 +46,11 @@ def propfair(baseline: float = 3.0) -> Weighting:
 
 
 def propfair_loss(*, baseline: float = 3.0, **training: Unpack[TrainingArgs]) -> Method:
-    """Clients that minimise ``−log(1 − loss/M)``, with M the ``baseline``."""
+    """Clients that minimise ``−log(1 − loss/M)``, with M the ``baseline``.
+
+    Args:
+        baseline: the loss M that all clients should stay below.
+    """
     positive(baseline=baseline)
 
     def objective(task: Task, down: Downlink, w: Params, batch: Batch, key: Tensor) -> Tensor:

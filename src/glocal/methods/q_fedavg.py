@@ -28,7 +28,12 @@ TINY = 1e-10
 
 
 def q_fedavg(q: float = 1.0, *, lipschitz: float | None = None) -> Weighting:
-    """Weights by ``n_i F_i^q``; with ``lipschitz`` the original's step of its own length."""
+    """Weights by ``n_i F_i^q``; with ``lipschitz`` the original's step of its own length.
+
+    Args:
+        q: how much more clients with a high loss count; 0: not at all.
+        lipschitz: the original's constant L, with which the step has a length of its own.
+    """
     not_negative(q=q)
     if lipschitz is not None:
         return _original(q, lipschitz)

@@ -42,12 +42,8 @@ def resolve(spec: str) -> Method | Plan:
     """The method a spec describes."""
     if not isinstance(spec, str):
         raise GlocalError(f"a method is a name such as 'fedavg' or a Method, not {shown(spec)}.")
-    first, *components = (Call(*parse_call(part)) for part in split_plus(spec))
+    first, *components = calls(spec)
     entry = registry.lookup(first.name)
-    if entry is not None and entry.slot != "method":
-        first, component = _as_base(first, entry.make)
-        components.insert(0, component)
-        entry = registry.lookup(first.name)
     name, kwargs = first.name, dict[str, Any](first.kwargs)
     if entry is None:
         raise unknown("method", name, registry.known())
@@ -82,6 +78,15 @@ def resolve(spec: str) -> Method | Plan:
     return replace(base, stages=stages)
 
 
+def calls(spec: str) -> list[Call]:
+    """The base of a spec, which is a method's, and the components joined to it."""
+    first, *components = (Call(*parse_call(part)) for part in split_plus(spec))
+    entry = registry.lookup(first.name)
+    if entry is not None and entry.slot != "method":
+        return [*_as_base(first, entry.make), *components]
+    return [first, *components]
+
+
 def with_setting(spec: str, name: str, value: Any) -> str:
     """A spec whose base has one more setting: ``ditto`` at lr = 0.1 is ``ditto(lr=0.1)``."""
     base, *components = split_plus(spec)
@@ -94,11 +99,8 @@ def with_setting(spec: str, name: str, value: Any) -> str:
 
 def leaves_rate_open(spec: str) -> bool:
     """Whether a spec's clients have a learning rate, and it does not say which."""
-    base = Call(*parse_call(split_plus(spec)[0]))
+    base = calls(spec)[0]
     entry = registry.lookup(base.name)
-    if entry is not None and entry.slot != "method":
-        base, _ = _as_base(base, entry.make)
-        entry = registry.lookup(base.name)
     takes = validation.declared(entry.make)[1].keys() if entry is not None else set()
     return "lr" in takes and "lr" not in base.kwargs
 

@@ -42,7 +42,15 @@ def superfed_mm(
     nu_always: bool = False,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """Two models a client, mixed as wholes; ``lam`` fixes the mixture instead of drawing it."""
+    """Two models a client, mixed as wholes; ``lam`` fixes the mixture instead of drawing it.
+
+    Args:
+        mu: strength of the pull of the federated model to the received one.
+        nu: strength of the push that keeps both models orthogonal.
+        start: share of the rounds after which the local model joins in.
+        lam: fixes the share of the local model, which is drawn anew by default.
+        nu_always: whether nu acts from the first round on.
+    """
     return _superfed(False, mu, nu, start, lam, nu_always, training)
 
 
@@ -55,7 +63,15 @@ def superfed_lm(
     nu_always: bool = False,
     **training: Unpack[TrainingArgs],
 ) -> Method:
-    """Two models a client, mixed layer by layer; ``lam`` fixes the mixture."""
+    """Two models a client, mixed layer by layer; ``lam`` fixes the mixture.
+
+    Args:
+        mu: strength of the pull of the federated model to the received one.
+        nu: strength of the push that keeps both models orthogonal.
+        start: share of the rounds after which the local model joins in.
+        lam: fixes the share of the local model, which is drawn anew by default.
+        nu_always: whether nu acts from the first round on.
+    """
     return _superfed(True, mu, nu, start, lam, nu_always, training)
 
 

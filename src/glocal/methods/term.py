@@ -18,7 +18,11 @@ from glocal.slots.weighting import Weighting, losses, tilted
 
 
 def term(lam: float = 1.0) -> Weighting:
-    """Weights by ``n_i exp(lam · F_i)``."""
+    """Weights by ``n_i exp(lam · F_i)``.
+
+    Args:
+        lam: tilt towards clients with a high loss; 0: none.
+    """
     not_negative(lam=lam)
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:

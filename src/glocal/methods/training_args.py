@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, TypedDict, Unpack, get_type_hints
 
 from glocal.core import validation as fields
@@ -12,7 +13,18 @@ from glocal.slots.client import Local, Objective, minibatch_training, plain_loss
 
 
 class TrainingArgs(TypedDict, total=False):
-    """How a client trains. Every base takes these."""
+    """How a client trains. Every base takes these.
+
+    Args:
+        lr: learning rate of the clients' steps.
+        batch_size: examples in a mini-batch; 0: all of the client's at once.
+        epochs: passes over its data that a client makes in a round.
+        momentum: how much of past steps goes on, below 1 (of sgd).
+        weight_decay: strength of the pull to 0.
+        nesterov: whether momentum looks ahead (of sgd).
+        optimiser: sgd, adam or adamw.
+        schedule: of the learning rate over rounds, as in step(0.99, 10) or cosine(100).
+    """
 
     lr: float
     batch_size: int
@@ -32,13 +44,25 @@ DEFAULTS: TrainingArgs = {"lr": 0.1, "batch_size": 10, "epochs": 2}
 def local_sgd(objective: Objective = plain_loss, **training: Unpack[TrainingArgs]) -> Local:
     """Local training by mini-batches with these settings."""
     settings: TrainingArgs = {**DEFAULTS, **training}
-    return minibatch_training(
+    local = minibatch_training(
         client_optimiser(**settings),
         epochs=settings["epochs"],
         batch_size=settings["batch_size"],
         objective=objective,
         schedule=schedule(settings.get("schedule", "constant")),
     )
+    return local.replace(training=in_force(settings))
+
+
+def in_force(settings: TrainingArgs) -> tuple[tuple[str, Any], ...]:
+    """All settings of training, with the values that those have which were left out."""
+    name = settings.get("optimiser", "sgd")
+    defaults = {"optimiser": name, "schedule": "constant"}
+    for key, how in inspect.signature(optim.CLIENT_OPTIMISERS[name]).parameters.items():
+        if key in _KINDS:
+            defaults[key] = how.default
+    values = {**defaults, **settings}
+    return tuple((key, values[key]) for key in _KINDS if key in values)
 
 
 def with_adam(lr: float, training: TrainingArgs) -> TrainingArgs:

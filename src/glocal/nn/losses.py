@@ -73,6 +73,10 @@ def resolve(given: str | Losses | None, task: str) -> Losses:
     """One loss per example: by name, the task's own, or a function of the user's."""
     if given is None or isinstance(given, str):
         return named(given, task)
+    if isinstance(given, type):
+        name = given.__name__
+        made = f"{name}(reduction='none')" if issubclass(given, nn.Module) else f"{name}()"
+        raise GlocalError(f"losses={name} is a class, and takes one of it: write {made}.")
     if isinstance(given, nn.Module) and getattr(given, "reduction", "none") != "none":
         name = type(given).__name__
         raise GlocalError(

@@ -42,7 +42,14 @@ def sgd(
     weight_decay: float = 0.0,
     nesterov: bool = False,
 ) -> Optimizer:
-    """Gradient descent: ``m ← βm + g``, ``w ← w − ηm`` (Nesterov: ``w ← w − η(g + βm)``)."""
+    """Gradient descent: ``m ← βm + g``, ``w ← w − ηm`` (Nesterov: ``w ← w − η(g + βm)``).
+
+    Args:
+        lr: step along the mean update.
+        momentum: how much of past steps goes on, below 1.
+        weight_decay: strength of the pull to 0.
+        nesterov: whether momentum looks ahead.
+    """
     positive(lr=lr)
     not_negative(weight_decay=weight_decay)
     below_one(momentum=momentum)

@@ -36,7 +36,12 @@ from glocal.nn.optim import Optimizer, Scale, sgd
 
 
 def momentum(lr: float = 1.0, *, beta: float = 0.9) -> Optimizer:
-    """FedAvgM: updates of past rounds continue to act. β = 0 is plain gradient descent."""
+    """FedAvgM: updates of past rounds continue to act. β = 0 is plain gradient descent.
+
+    Args:
+        lr: step along the mean update.
+        beta: how much of past steps goes on, below 1.
+    """
     positive(lr=lr)
     below_one(beta=beta)
     return replace(sgd(lr, momentum=beta), name="momentum")
@@ -45,7 +50,14 @@ def momentum(lr: float = 1.0, *, beta: float = 0.9) -> Optimizer:
 def adam(
     lr: float = 0.03, *, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
 ) -> Optimizer:
-    """FedAdam: steps are divided by a running mean of the updates' size."""
+    """FedAdam: steps are divided by a running mean of the updates' size.
+
+    Args:
+        lr: step of the server.
+        beta1: how slowly the mean of the updates moves, below 1.
+        beta2: how slowly their size moves, below 1.
+        tau: added to the size: the larger, the less adaptive.
+    """
     below_one(beta2=beta2)
     return _adaptive("adam", lr, beta1, tau, lambda v, d: beta2 * v + (1 - beta2) * d)
 
@@ -53,13 +65,26 @@ def adam(
 def yogi(
     lr: float = 0.03, *, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
 ) -> Optimizer:
-    """FedYogi: as Adam, but a size that was once large decreases slowly."""
+    """FedYogi: as Adam, but a size that was once large decreases slowly.
+
+    Args:
+        lr: step of the server.
+        beta1: how slowly the mean of the updates moves, below 1.
+        beta2: how slowly their size moves, below 1.
+        tau: added to the size: the larger, the less adaptive.
+    """
     below_one(beta2=beta2)
     return _adaptive("yogi", lr, beta1, tau, lambda v, d: v - (1 - beta2) * d * torch.sign(v - d))
 
 
 def adagrad(lr: float = 0.03, *, beta1: float = 0.0, tau: float = 1e-3) -> Optimizer:
-    """FedAdagrad: steps are divided by the size of all updates so far."""
+    """FedAdagrad: steps are divided by the size of all updates so far.
+
+    Args:
+        lr: step of the server.
+        beta1: how slowly the mean of the updates moves, below 1.
+        tau: added to the size: the larger, the less adaptive.
+    """
     return _adaptive("adagrad", lr, beta1, tau, torch.add)
 
 

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.func import grad_and_value
 
 from glocal.core import rng, tree
-from glocal.core.errors import GlocalError, unknown
+from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.own_code import told
 from glocal.core.target import Target
 from glocal.core.types import Batch, Params, Tree
 from glocal.nn import compat
@@ -283,6 +284,7 @@ def try_out(task: Task, x: Tensor, y: Tensor) -> None:
             f"{tuple(logits.shape)}, and the labels go up to {int(y.max())}: it must return one "
             "score for every class (logits), so give its last layer that many outputs."
         )
+    _check_losses(task, logits, batch["y"])
     before = {n: b.clone() for n, b in task.module.named_buffers()}
     key = rng.key(0, x.device)
     plain = task.plain()
@@ -295,6 +297,24 @@ def try_out(task: Task, x: Tensor, y: Tensor) -> None:
                 f"the model's buffer {name!r} changes while it trains, which clients would share: "
                 "keep such state in parameters, or use a layer without it (GroupNorm, say)."
             )
+
+
+def _check_losses(task: Task, logits: Tensor, y: Tensor) -> None:
+    """Raise unless the loss gives one number for each example."""
+    try:
+        with torch.no_grad():
+            found = task.losses(logits, y)
+    except Exception as error:  # whatever a user's function raises
+        raise GlocalError(
+            f"the loss cannot take outputs of shape {tuple(logits.shape)} and labels of shape "
+            f"{tuple(y.shape)}: {told(error)}."
+        ) from error
+    if not isinstance(found, Tensor) or found.shape != y.shape[:1]:
+        what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else shown(found)
+        raise GlocalError(
+            f"losses= must give one loss for each example, of shape {tuple(y.shape[:1])} here, and "
+            f"gave {what}: take no mean over examples (reduction='none' in PyTorch's losses)."
+        )
 
 
 def try_vectorised(task: Task, x: Tensor, y: Tensor) -> None:

@@ -12,11 +12,14 @@ first and renamed when it is complete, so a folder of this name is whole.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,9 @@ from glocal.data.preprocessing.fitted import Preprocessing
 from glocal.prediction.description import Description, damaged
 
 ABOUT, WEIGHTS, PREPROCESSING = "model.json", "model.safetensors", "preprocessing.json"
+
+STALE = 600
+"""Seconds after which a half-written folder that nobody touches is nobody's."""
 
 
 def is_model(folder: Path) -> bool:
@@ -51,6 +57,7 @@ def save(
         raise GlocalError(f"{folder} is a file: choose another name for the model's folder.")
     part = folder.absolute().with_name(f".{folder.name}.{os.getpid()}.part")
     try:
+        _remove_remains(part.parent, folder.name)
         shutil.rmtree(part, ignore_errors=True)  # of another process that had this number
         part.mkdir()
         save_tensors(part / WEIGHTS, module.state_dict())
@@ -68,6 +75,34 @@ def save(
         raise no_room(folder, error) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _remove_remains(parent: Path, name: str) -> None:
+    """Remove what saves of this name left that were killed.
+
+    Nobody writes to it: its process is not here, and, as it may be on another machine, nothing in
+    it has changed for :data:`STALE` seconds.
+    """
+    for part in parent.glob(f".{glob.escape(name)}.*.part"):
+        number = part.name.removesuffix(".part").rpartition(".")[2]
+        if part.name == f".{name}.{number}.part" and number.isdecimal() and not _runs(int(number)):
+            with suppress(OSError):  # somebody else removes it, too
+                times = [path.stat().st_mtime for path in (part, *part.iterdir())]
+                if time.time() - max(times) > STALE:
+                    shutil.rmtree(part, ignore_errors=True)
+
+
+def _runs(number: int) -> bool:
+    """Whether there is a process of this number; elsewhere than on POSIX, nobody can ask."""
+    if os.name != "posix":
+        return False
+    try:
+        os.kill(number, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        pass  # somebody else's
+    return True
 
 
 def load(folder: Path, given: Any = None) -> tuple[nn.Module, Description, Preprocessing | None]:

@@ -11,6 +11,7 @@ from glocal.core.lazy import submodules
 if TYPE_CHECKING:
     from glocal.report import (
         adaptation,
+        benefits,
         canvas,
         catalogue,
         comparison,

@@ -7,7 +7,9 @@ says, markers or line styles say too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +31,11 @@ DPI = 150
 KINDS = (".png", ".svg", ".pdf")
 """The files that a picture can be written to."""
 
+MORE_LETTERS = ("Noto Sans CJK SC", "Hiragino Sans", "Microsoft YaHei", "Arial Unicode MS")
+"""Fonts that have letters which matplotlib's own has not, where they are installed."""
 
-def check_picture(path: Path, option: str = "--picture", kinds: Sequence[str] = (".png",)) -> None:
+
+def check_picture(path: Path, option: str = "--picture", kinds: Sequence[str] = KINDS) -> None:
     """Raise, before anything is trained, if this picture could not be drawn or written."""
     if path.suffix.lower() not in kinds:
         raise GlocalError(f"{option} {path} must be the name of a {' or '.join(kinds)} file.")
@@ -46,6 +51,24 @@ def new_figure(width: float, height: float) -> Figure:
     except ImportError as error:
         raise GlocalError("pictures need matplotlib: pip install 'glocal[plot]'.") from error
     return Figure(figsize=(width, height), layout="constrained")
+
+
+@contextmanager
+def plain_text() -> Iterator[None]:
+    """Draw texts as they are: a ``$`` in a name begins no formula, and no font need have a letter."""
+    try:
+        from matplotlib import font_manager, rc_context, rcParams
+    except ImportError:
+        yield  # new_figure says what is missing
+        return
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    settings: dict[Any, Any] = {
+        "text.parse_math": False,
+        "font.family": [*rcParams["font.family"], *(f for f in MORE_LETTERS if f in installed)],
+    }
+    with rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        yield
 
 
 def titled(figure: Figure, title: str, note: str) -> Figure:

@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 
+from glocal.core.spec import parse_call, split_plus, written
 from glocal.data.datasets.registry import SOURCES
 from glocal.data.federation import Federation
 from glocal.data.loaded_note import clients_by
 from glocal.data.partition import list_partitions
 from glocal.data.transforms import TRANSFORMS
 from glocal.evaluation.pooling_test import claimed
-from glocal.methods import registry
+from glocal.methods import hyperparameters, registry
 from glocal.methods.specs import SELECTORS
 from glocal.methods.training_args import TrainingArgs
 from glocal.nn import models, optim
@@ -29,16 +30,17 @@ def list_methods() -> None:
     """Methods, what can be joined to them, models."""
     methods: list[list[Cell]] = []
     for name, entry in registry.entries("method").items():
-        settings = [
+        own = [
             f"{p.name}={'…' if p.default is p.empty else str(p.default).replace(' ', '')}"
             for p in inspect.signature(entry.make).parameters.values()
             if p.kind != p.VAR_KEYWORD and p.name not in TrainingArgs.__annotations__
         ]
-        methods.append([(name, "bold"), first_line(entry.make), ", ".join(settings)])
+        methods.append([(name, "bold"), first_line(entry.make), ", ".join(own)])
     print("Methods (first in a spec, settings in brackets: 'fedprox(mu=0.1, epochs=2)')\n")
     table(["name", "what it does", "its own settings"], methods, left=3)
     print(
-        f"\nEvery method also takes {', '.join(TrainingArgs.__annotations__)}, shared and rounds."
+        f"\nEvery method also takes {', '.join(TrainingArgs.__annotations__)}, shared and rounds:\n"
+        "'glocal methods NAME' says what each is, and its default."
     )
     print("\nJoined with + ('fedavg+uniform+adam(lr=0.01)')\n")
     components: list[list[Cell]] = [
@@ -51,6 +53,39 @@ def list_methods() -> None:
     _list_named("schedule= (of the clients' learning rate)", "what it does", optim.SCHEDULES)
     _list_named("--model (or your own, as net.py:Name)", "what it is", models.REGISTRY)
     _list_named("--augment", "what it does", AUGMENTATIONS)
+
+
+def show_method(spec: str) -> None:
+    """Every setting of a method, or of a component: its value, its type and its meaning."""
+    base, *components = hyperparameters.parts(spec)
+    asked = parse_call(split_plus(spec)[0])[0]
+    # A component by itself is fedavg with it, which nobody asked about.
+    for part in components if asked != base.name else [base, *components]:
+        print(f"{part.name}: {first_line(part.make)}\n")
+        own = [each for each in part.settings if each.own]
+        others = [each for each in part.settings if not each.own]
+        if own:
+            _list_settings(own)
+        elif not others:
+            print("It has no settings.")
+        if others:
+            print(f"{'\nAlso' if own else 'It'} takes what every method takes:\n")
+            _list_settings(others)
+        print()
+
+
+def _list_settings(found: list[hyperparameters.Setting]) -> None:
+    rows: list[list[Cell]] = [
+        [(each.name, "bold"), _value(each), each.kind, each.meaning] for each in found
+    ]
+    table(["setting", "value", "type", "what it is"], rows, left=4)
+
+
+def _value(setting: hyperparameters.Setting) -> str:
+    """The value in force as a spec has it."""
+    if setting.needed:
+        return "(needed)"
+    return "–" if setting.value is None else written(hyperparameters.plain(setting.value))
 
 
 def _list_named(title: str, what: str, things: Mapping[str, Callable[..., Any] | str]) -> None:

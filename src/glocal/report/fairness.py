@@ -162,7 +162,9 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
     label(right, "client, from the lowest", f"{metric}{unit}", legend=True)
     n = result["settings"]["repeats"]
     repeats = f"curves of each of {n} splits and seeds, averaged" if n > 1 else "1 split and seed"
-    note = provenance(result["data"], len(ordered), result["settings"], repeats)
+    every_client = len(result["methods"][result["against"]]["summary"]["values"][metric][0])
+    lacking = [f"{metric} of {len(ordered)} of them"] if len(ordered) < every_client else []
+    note = provenance(result["data"], every_client, result["settings"], repeats, *lacking)
     save(figure, path, _worst_tenth(result), note)
 
 
@@ -170,11 +172,12 @@ def curves(values: Sequence[Sequence[float | None]]) -> tuple[Any, Any]:
     """The Lorenz curve and the sorted values, each averaged over repeats point by point.
 
     So the area under the one tells the mean Gini coefficient, and the end of the other the mean of
-    the worst tenth. Repeats in which some clients have no value are stretched to all clients.
+    the worst tenth. There are as many points as clients with a value; a repeat in which fewer have
+    one is stretched to that many.
     """
     import numpy as np
 
-    k = len(values[0])
+    k = max(sum(v is not None for v in row) for row in values) or len(values[0])
     held, ordered = [np.full(k + 1, np.nan)], [np.full(k, np.nan)]
     for row in values:
         live = np.sort([v for v in row if v is not None])

@@ -30,7 +30,9 @@ def show_participants(runs: Mapping[str, Run]) -> None:
     show_table(
         ["client", "train", "test", *joined],
         rows,
-        "For each client, over what it has alone: the estimate, its 90 % interval and the verdict.",
+        "For each client, over what it has alone, on test data: the estimate, its 90 % interval "
+        "and the verdict. Sentences: validation data chooses the method, or staying alone; the "
+        "figures are of test data, which chooses nothing.",
         *(each["sentence"] for each in said),
     )
 

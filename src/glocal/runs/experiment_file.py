@@ -12,8 +12,8 @@
     lr = [0.03, 0.1, 0.3]       # or, written [[sweep]] several times, a list of combinations
     seed = [0, 1, 2]
 
-Settings have the names of :class:`~glocal.experiment.config.Config`. The ``comparison.toml`` of a
-run folder is such a file too.
+Settings have the names of :class:`~glocal.experiment.config.Config`. The ``comparison.toml`` and
+the ``settings.toml`` of run folders are such files too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 from glocal.core.errors import GlocalError, shown
 from glocal.experiment.config import Config, from_mapping
-from glocal.runs.settings import check_types, toml
+from glocal.runs.settings import FACTS, check_types, toml
 
 OTHER = ("methods", "method", "against", "choose", "goal", "sweep", "trials", "settings", "folders")
 """What a file may say beside settings."""
@@ -57,6 +57,7 @@ def read(path: Path, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> E
     values = toml(path)
     settings = {k: v for k, v in values.items() if k not in OTHER} | _table(path, values)
     check_types(path, settings)
+    settings = {k: v for k, v in settings.items() if k not in FACTS}
     methods = values.get("methods", [values["method"]] if "method" in values else None)
     if not isinstance(methods, list) or not methods or not all(isinstance(m, str) for m in methods):
         raise GlocalError(

@@ -2,7 +2,8 @@
 
 ::
 
-    settings.toml        what was asked for, what was chosen by rule, versions; can be run again
+    settings.toml        what was asked for, what was chosen by rule, every hyper-parameter,
+                         versions; can be run again
     columns.json         of a table: what became of each column
     preprocessing.json   of a table: how rows become features, fitted (in the first repeat)
     metrics.jsonl        a line a round, written as the run goes on
@@ -33,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 from glocal.core import locks
 from glocal.core.errors import GlocalError
 from glocal.core.files import dump, make_folder, no_room, plain, toml, write
+from glocal.experiment.resolved import hyperparameters, left_open
 from glocal.experiment.result_files import SCHEMA, save
 from glocal.runs.tracking import open_trackers
 
@@ -131,6 +133,8 @@ class Folder:
         if self._new:
             self._known: dict[str, Any] = {
                 **about,
+                "chosen": left_open(config, fed),
+                "hyperparameters": hyperparameters(method, config),
                 "federation": {**plain(fed.describe), "fingerprint": fed.fingerprint},
                 "versions": versions(),
             }
@@ -189,7 +193,9 @@ class Folder:
 
     def finish(self, run: Run) -> None:
         """The results. Repeats may have trained side by side: now their lines come in order."""
-        self._known["chosen"] = {"engine": run.settings["engine"]}
+        self._known.setdefault("chosen", {})["engine"] = run.settings["engine"]
+        # What was chosen on validation data, a rate and a round for each repeat.
+        self._known.setdefault("hyperparameters", {})["tuned"] = run.summary.get("chosen")
         self._write_settings()
         save(run, self.path)
         self._tracker.finish(run.summary, run.clients)

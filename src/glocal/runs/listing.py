@@ -65,7 +65,7 @@ class Listed:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """By name, as in ``settings.toml``, with the defaults of what is not in it."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """The tables ``federation``, ``versions`` and ``chosen``."""
+    """The tables of :data:`~glocal.runs.settings.FACTS`."""
     summary: Mapping[str, Any] = field(default_factory=dict)
     """Of a finished run."""
     rounds_done: int = 0

@@ -1,7 +1,7 @@
 """Settings files: TOML with the names of :class:`~glocal.experiment.config.Config` and a method.
 
 What a run writes to ``settings.toml`` can be run again; its tables of facts (versions, what was
-chosen by rule) are for reading and are passed over.
+chosen by rule, the hyper-parameters in force) are for reading and are passed over.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from glocal.core import validation
 from glocal.core.errors import GlocalError, shown
 from glocal.experiment.config import Config, from_mapping, plain_kinds
 
-FACTS = ("chosen", "federation", "versions")
+FACTS = ("chosen", "hyperparameters", "federation", "versions")
 
 
 def read(path: Path) -> tuple[str, Config]:

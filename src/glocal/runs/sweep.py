@@ -240,7 +240,7 @@ def _trained(path: Path, group: Group, root: Path) -> dict[str, Any]:
             return summaries
         began = (path / run_folder.COMPARISON).is_file()
         if began and not run_folder.unfinished(path):
-            found = json.loads(result_files.read_result(path / "result.json"))["methods"]
+            found = result_files.read_result(path / "result.json")["methods"]
             return summaries | {spec: found[spec]["summary"] for spec in left}
         try:
             work = job.left_off(path) if began else job.new(left, group.config, path, "sweep")

@@ -74,6 +74,9 @@ def trimmed_mean(share: float = 0.1) -> Combine:
     statistical rates*, ICML 2018. ``⌈share · m⌉`` are dropped at either end, at most so many that
     one or two are left; with share 0 it is the mean. Holds while no more are malicious than that.
     Departure: rounded up, so that a small cohort is protected too.
+
+    Args:
+        share: share of values that is left out at either end.
     """
     if not 0 <= share < 0.5:
         raise GlocalError(
@@ -106,6 +109,9 @@ def krum(malicious: float = 0.2) -> Combine:
     over all shared parameters together. Holds for m ≥ 2f + 3; a smaller cohort takes the largest f
     for which that is so. Departure: updates that tie are averaged, where the paper takes the first,
     so that the order of clients does not matter.
+
+    Args:
+        malicious: how many clients are, or (below 1) which share.
     """
     return _nearest("krum", malicious, lambda m, f: 1)
 
@@ -115,6 +121,10 @@ def multi_krum(malicious: float = 0.2, keep: int | None = None) -> Combine:
 
     Blanchard, El Mhamdi, Guerraoui, Stainer: *Machine learning with adversaries: Byzantine tolerant
     gradient descent*, NeurIPS 2017: ``krum`` is ``keep=1``. Scored once, then the best are kept.
+
+    Args:
+        malicious: how many clients are, or (below 1) which share.
+        keep: how many updates are kept; by default all but the malicious.
     """
     if keep is not None:
         integer(keep, "keep", 1)
@@ -189,6 +199,10 @@ def geometric_median(smoothing: float = 1e-6, iterations: int = 200) -> Combine:
     fewer than half of a cohort are malicious. Departures: clients count alike, as a client's
     number of examples is its own word; and z starts at the median of every coordinate, from where
     outliers are far from the first step on.
+
+    Args:
+        smoothing: distance below which updates count alike.
+        iterations: steps at most.
     """
     positive(smoothing=smoothing)
     integer(iterations, "iterations", 1)
@@ -214,6 +228,9 @@ def norm_bound(bound: float | None = None) -> Combine:
     ``Σ p_i Δ_i min(1, bound / ‖Δ_i‖)``. The bound is the cohort's median norm unless it is given.
     It limits what a malicious client can do in a round to its share of a step; it does not leave
     it out, so many rounds of small harm add up.
+
+    Args:
+        bound: largest norm of an update; by default the cohort's median.
     """
     if bound is not None and not bound > 0:
         raise GlocalError(f"norm-bound needs a bound above 0, not {bound}.")

@@ -76,6 +76,8 @@ class Local:
     other_gradients: OtherGradients = lambda down, steps: 0 * steps
     """``other_gradients(down, steps)``: gradients of examples that are not the client's own, such
     as synthetic ones, in rounds of so many ``steps``."""
+    training: tuple[tuple[str, Any], ...] = ()
+    """The settings of training that it was made with, by name, for records."""
 
     def __post_init__(self) -> None:
         check_counts(epochs=1, batch_size=self.batch_size)

@@ -45,7 +45,17 @@ from glocal.slots.weighting import Setting
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
-    """Differential privacy: each update is clipped, and noise added to their sum."""
+    """Differential privacy: each update is clipped, and noise added to their sum.
+
+    Args:
+        clip: largest norm of a client's whole update (the first, with quantile).
+        noise: standard deviation of the noise on the sum, in units of the clip.
+        where: central (the server adds the noise) or local (each client does).
+        quantile: let the clip follow this quantile of the clients' norms.
+        clip_rate: how fast it does.
+        delta: the δ of (ε, δ); by default min(1e-5, 1 / (10 K)).
+        epsilon: budget: training ends before the round that would exceed it.
+    """
 
     clip: float = 1.0
     """``S``, the largest norm of a client's whole update (the first, with ``quantile``)."""

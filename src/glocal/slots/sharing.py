@@ -59,19 +59,28 @@ def first(n: int) -> Selector:
 
 def all_but_last(n: int = 1) -> Selector:
     """All but the last ``n`` layers: FedPer's and FedRep's body."""
-    return _some(f"all-but-last({n})", n + 1, lambda groups: groups[:-n])
+    return _some(f"all-but-last({n})", n, lambda groups: groups[:-n], left=1)
 
 
-def _some(name: str, at_least: int, cut: Callable[[list[list[str]]], list[list[str]]]) -> Selector:
-    if isinstance(at_least, bool) or not isinstance(at_least, int):
+def _some(
+    name: str, n: int, cut: Callable[[list[list[str]]], list[list[str]]], left: int = 0
+) -> Selector:
+    """``n`` layers, from 1 to all but those that must be ``left``."""
+    if isinstance(n, bool) or not isinstance(n, int):
         raise GlocalError(f"shared={name} must have an integer number of layers, as in last(2).")
 
     def pick(names: Sequence[str]) -> set[str]:
         groups = list(layers(names).values())
-        if at_least < 1 or at_least > len(groups):
+        most = len(groups) - left
+        if not 1 <= n <= most:
+            known = f"{len(groups)} layer{'' if len(groups) == 1 else 's'}"
+            remedy = f"choose a number between 1 and {most}"
+            if most < 2:
+                one = f"{name.partition('(')[0]}(1)"
+                remedy = f"write shared={one if most else 'everything'}, or take a larger model"
             raise GlocalError(
-                f"shared={name} does not fit a model with {len(groups)} layers "
-                f"({', '.join(layers(names))}): choose a number between 1 and {len(groups)}."
+                f"shared={name} does not fit a model with {known} ({', '.join(layers(names))}): "
+                f"{remedy}."
             )
         return {n for group in cut(groups) for n in group}
 

@@ -23,9 +23,10 @@ joining = partial(option, panel="Joining")
 def newcomer(
     config: Config,
     methods: list[str] | None = method_names(" ".join(DEFAULT)),
-    clients: int = option(
-        20,
-        "How many old clients the data is partitioned among, with one more that joins.",
+    clients: int | None = option(
+        None,
+        "How many old clients the data is partitioned among, with one more that joins; 20 by "
+        "default.",
         panel="Data",
     ),
     client_name: str | None = joining(
@@ -49,7 +50,11 @@ def newcomer(
 
       glocal newcomer fedavg ditto --data hospitals.csv --client hospital --client-name berlin
     """
-    config = replace(config, clients=clients + 1)
+    from glocal.data.loading import DEFAULT_CLIENTS, brings_clients
+
+    if clients is None and not brings_clients(config.data, config.partition):
+        clients = DEFAULT_CLIENTS
+    config = replace(config, clients=None if clients is None else clients + 1)
     with reporter(None) as progress:
         joined, result = studies.newcomer.join.join_each(
             methods or DEFAULT,

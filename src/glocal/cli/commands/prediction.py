@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from glocal import runs
-from glocal.cli.options import folder_of, option, usable
+from glocal.cli.options import PATH, folder_of, option, usable
 from glocal.cli.output import file_for
 from glocal.core.errors import GlocalError
 from glocal.core.progress import print_note
@@ -36,6 +36,7 @@ def predict(
         help="New rows: a table as the model was trained on (.csv, .tsv, .xlsx, .parquet, "
         ".feather), with the same columns but the label; or an array of inputs (.npy).",
         callback=usable,
+        click_type=PATH,
     ),
     client: str | None = CLIENT,
     method: str | None = METHOD,
@@ -44,6 +45,7 @@ def predict(
         None,
         "Write the predictions to this .csv file; printed by default.",
         callback=file_for("--out"),
+        click_type=PATH,
     ),
     separator: str | None = option(None, "Between cells of the .csv; found by default."),
     decimal: str | None = option(
@@ -86,7 +88,13 @@ def predict(
 
 def export(
     folder: Path = folder_of("The folder of a run, of a comparison, or of a saved model."),
-    to: Path = option(..., "The new folder that the model is written to.", "--to", callback=usable),
+    to: Path = option(
+        ...,
+        "The new folder that the model is written to.",
+        "--to",
+        callback=usable,
+        click_type=PATH,
+    ),
     client: str | None = CLIENT,
     method: str | None = METHOD,
     module: str | None = MODULE,

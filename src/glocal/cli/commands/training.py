@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,8 @@ import typer
 from glocal import report, runs, studies
 from glocal.cli.commands.sweep import show_sweep
 from glocal.cli.commands.tune import show_tuned
-from glocal.cli.options import OUT, folder_of, option, typed, usable, with_settings
-from glocal.cli.output import CSV, JSON, deliver, deliver_json
+from glocal.cli.options import OUT, PATH, folder_of, option, typed, usable, with_settings
+from glocal.cli.output import CSV, JSON, PICTURE, deliver, deliver_json
 from glocal.core.errors import GlocalError
 from glocal.experiment.config import COMPARE_DEFAULTS, DEFAULT_COMPARISON, Config
 
@@ -56,10 +58,12 @@ def compare(
         "Show beside the verdicts what 'glocal study placebo --json FILE' found on these clients.",
         panel="Evaluation",
         callback=usable,
+        click_type=PATH,
     ),
     out: Path | None = OUT,
     json: Path | None = JSON,
     csv: Path | None = CSV,
+    picture: Path | None = PICTURE,
 ) -> None:
     """Train several methods on one federation: who is better off than alone?
 
@@ -99,7 +103,7 @@ def compare(
         beside = studies.placebo.read(placebo)
         studies.placebo.check_fits(beside, config.federation(), config)
     job = runs.job.new(specs, config, out, "compare", against, choose, goal)
-    _train(job, json, csv, beside)
+    _train(job, json, csv, picture, beside)
 
 
 @with_settings(jobs=0)
@@ -113,6 +117,8 @@ def run(
     ),
     out: Path | None = OUT,
     json: Path | None = JSON,
+    csv: Path | None = CSV,
+    picture: Path | None = PICTURE,
 ) -> None:
     """Train one method and show every client's row.
 
@@ -124,7 +130,7 @@ def run(
     if method.endswith(".toml"):
         method, config = runs.settings.read(Path(method))
         config = replace(config, **typed())
-    _train(runs.job.new([method], config, out, "run"), json)
+    _train(runs.job.new([method], config, out, "run"), json, csv, picture)
 
 
 def resume(
@@ -136,6 +142,8 @@ def resume(
     ),
     jobs: int | None = option(None, "Processes to train in; as before by default."),
     json: Path | None = JSON,
+    csv: Path | None = CSV,
+    picture: Path | None = PICTURE,
 ) -> None:
     """Go on where a run stopped: after Ctrl-C, a kill, a full disk or a failure of power.
 
@@ -145,9 +153,14 @@ def resume(
       glocal resume runs/2026-01-31-120000-compare
 
       glocal resume runs/2026-01-31-120000-fedavg --diverged skip
+
+      glocal resume runs/2026-01-31-120000-compare --csv verdicts.csv --picture verdicts.png
     """
     from glocal.experiment.result_files import read_result
 
+    for name, what in ((runs.sweep.FILE, "sweep"), (runs.tune.FILE, "search")):
+        if (folder / name).is_file() and not csv is picture is None:
+            raise GlocalError(f"--csv and --picture are of clients, and {folder} is a {what}.")
     if (folder / runs.sweep.FILE).is_file():
         _go_on_with_sweep(folder, jobs, diverged, json)
         return
@@ -156,11 +169,11 @@ def resume(
         return
     job = runs.job.resumed(folder, jobs, diverged)
     if job is not None:
-        _train(job, json)
+        _train(job, json, csv, picture)
         return
     file = folder / "result.json"
-    if not deliver_json(read_result(file), json):
-        typer.echo(f"The run in {folder} is finished: its figures are in {file}.")
+    over = f"The run in {folder} is finished: its figures are in {file}."
+    _deliver(read_result(file), json, csv, picture, lambda: typer.echo(over))
 
 
 def _go_on_with_sweep(
@@ -177,20 +190,17 @@ def _train(
     job: runs.job.Job,
     json: Path | None,
     csv: Path | None = None,
+    picture: Path | None = None,
     placebo: dict[str, Any] | None = None,
 ) -> None:
     """Train all methods of a job, or what is left to train, and show them."""
-    from glocal.experiment.participants import as_csv
     from glocal.experiment.result_files import result
 
     if Path("-") == json == csv:
         raise GlocalError("--json and --csv both print: give one of them a file.")
     done, _ = runs.job.train(job)
-    printed = csv is not None and deliver_json(as_csv(done), csv)
 
     def show() -> None:
-        if printed:
-            return
         if job.one:
             report.comparison.show_clients(next(iter(done.values())))
         report.comparison.show_comparison(done, job.against)
@@ -200,4 +210,20 @@ def _train(
             report.studies.show_placebo_beside(placebo)
         typer.echo(f"Run folder: {job.root}")
 
-    deliver({**result(done), **({"placebo": placebo} if placebo else {})}, json, show)
+    found = {**result(done), **({"placebo": placebo} if placebo else {})}
+    _deliver(found, json, csv, picture, show)
+
+
+def _deliver(
+    found: dict[str, Any],
+    json: Path | None,
+    csv: Path | None,
+    picture: Path | None,
+    show: Callable[[], None],
+) -> None:
+    """Write the CSV, and all else as every command does; tables, unless something else prints."""
+    from glocal.experiment.participants import as_csv
+
+    printed = csv is not None and deliver_json(as_csv(found["methods"]), csv)
+    draw = partial(report.benefits.draw, found)
+    deliver(found, json, show, picture, draw, quiet=printed)

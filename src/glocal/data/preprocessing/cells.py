@@ -142,6 +142,16 @@ def days_of(value: datetime.date) -> float:
     return (value - EPOCH).total_seconds() / DAY
 
 
+def differ_in_case(words: Iterable[object]) -> tuple[str, str] | None:
+    """Two words that differ only in upper and lower case, if there are such: the first in order."""
+    folded: dict[str, str] = {}
+    for word in sorted({word for word in words if isinstance(word, str)}):
+        other = folded.setdefault(word.casefold(), word)
+        if other != word:
+            return other, word
+    return None
+
+
 def looks_numeric(words: Iterable[tuple[str, int]]) -> tuple[int, int, str]:
     """Of words with their counts: how many cells begin with a number, all cells, an example."""
     numeric, total, example = 0, 0, ""

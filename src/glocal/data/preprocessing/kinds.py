@@ -13,7 +13,7 @@ import math
 import numbers
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -205,15 +205,29 @@ def _with_unit(
     )
 
 
+def case_warnings(name: str, words: Iterable[object]) -> list[str]:
+    """A sentence, if words of a column differ only in upper and lower case."""
+    pair = cells.differ_in_case(words)
+    if pair is None:
+        return []
+    first, second = map(shown, pair)
+    return [
+        f"column {shown(name)} has words that differ in upper and lower case alone, such as "
+        f"{first} and {second}, which are taken for different ones: write them alike if they are "
+        "the same."
+    ]
+
+
 def _words(table: Table, name: str, text: list[str | None], warnings: list[str]) -> RawColumn:
-    counts = Counter(text)
+    counts, dated = Counter(text), bool(warnings)
     for gap in (None, *WORD_GAPS):
         counts.pop(gap, None)
     words = {word: n for word, n in counts.items() if word is not None}
     vocabulary = tuple(sorted(words))
+    warnings = [*warnings, *case_warnings(name, vocabulary)]
     check.writable(vocabulary, f"the word of column {shown(name)},")
     values = _looked_up({word: float(i) for i, word in enumerate(vocabulary)}, text)
-    problem = None if warnings or not words else _meant_as_numbers(table, name, words, text)
+    problem = None if dated or not words else _meant_as_numbers(table, name, words, text)
     return RawColumn(
         *(name, CATEGORY, "", values, vocabulary, "words", (), tuple(warnings)),
         meant_as_numbers=problem,

@@ -1,0 +1,187 @@
+"""What each client gains over being alone, drawn: a panel for each method of a comparison."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glocal.core.errors import GlocalError
+from glocal.experiment.result_files import result
+from glocal.report.canvas import new_figure, plain_text, save, titled
+from glocal.report.tables import plural
+from glocal.report.units import Unit, unit_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from glocal.experiment.run import Run
+
+NAMED = 40
+"""Up to so many clients have their names beside them."""
+
+LONGEST = 26
+"""Letters of a name that are drawn."""
+
+IN_A_ROW = 4
+
+STYLES: dict[str, dict[str, Any]] = {
+    "better off": {"color": "#0072B2", "marker": "o"},
+    "worse off": {"color": "#D55E00", "marker": "s"},
+    "same": {"color": "#009E73", "marker": "D"},
+    "undecided": {"color": "#8a8a8a", "marker": "o", "markerfacecolor": "white"},
+}
+"""Colours that colour-blind readers can tell apart, and markers that say the same."""
+
+Row = Mapping[str, Any]
+
+
+def draw(found: Mapping[str, Any], path: Path) -> None:
+    """Draw a comparison's result to a file."""
+    with plain_text():
+        figure, title, note = _drawn(found)
+        save(figure, path, title, note)
+
+
+def figure_of(runs: Mapping[str, Run], path: Path | None) -> Figure:
+    """The figure of runs that are there, and a file of it if a path is given."""
+    found = result(runs)
+    if path is not None:
+        draw(found, path)
+    with plain_text():
+        figure, title, note = _drawn(found)
+        titled(figure, title, note)
+    return figure
+
+
+def _drawn(found: Mapping[str, Any]) -> tuple[Figure, str, str]:
+    """The figure, its title and its note."""
+    methods = {
+        name: method
+        for name, method in found["methods"].items()
+        if not method.get("baseline") and method["summary"].get("benefit") is not None
+    }
+    if not methods:
+        raise GlocalError(
+            "there is nothing to draw: clients are not set against what they have alone; compare "
+            "a method other than local, and with a baseline."
+        )
+    first = next(iter(methods.values()))
+    clients, unit = len(first["clients"]), unit_of(first["summary"])
+    named = clients <= NAMED
+    across = min(len(methods), IN_A_ROW)
+    down = -(-len(methods) // across)
+    tall = max(1.3, 0.23 * clients + 0.4) if named else 5.6
+    figure = new_figure(max(6.0, (2.0 if named else 0.8) + 2.9 * across), down * (tall + 0.7) + 0.9)
+    panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=named)
+    common = _order([method["clients"] for method in methods.values()])
+    for place, axes in enumerate(panels.flat):
+        if place >= len(methods):
+            axes.set_visible(False)
+            continue
+        name, method = list(methods.items())[place]
+        rows = [method["clients"][k] for k in (common if named else _order([method["clients"]]))]
+        _panel(axes, rows, unit, named=named)
+        axes.set_title(_shortened(name, 44), fontsize=9.5, loc="left")
+        if place + across >= len(methods):
+            axes.set_xlabel(_axis(unit), fontsize=8.5)
+            axes.tick_params(labelbottom=True)
+    _legend(figure, methods)
+    about, data = first["summary"], found["data"]
+    order = "in the order of their mean over methods" if named else "in the order of each method"
+    note = " · ".join(
+        [
+            f"{Path(str(data.get('data'))).name}, {data.get('partition')}",
+            f"{clients} clients{f' {order}' if len(methods) > 1 else ''}",
+            f"{plural(about['repeats'], 'repeat')}, bars: 90 % intervals, on test data",
+        ]
+    )
+    return figure, "What each client gains over being alone", note
+
+
+def _panel(axes: Axes, rows: Sequence[Row], unit: Unit, *, named: bool) -> None:
+    """One method: the clients from the bottom up, those without a value last."""
+    axes.axvline(0, color="black", linewidth=0.9, zorder=1)
+    for word, style in STYLES.items():
+        places = [i for i, row in enumerate(rows) if row["verdict"] == word and _is_known(row)]
+        if not places:
+            continue
+        middle, low, high = (
+            [unit.scale * rows[i][key] for i in places] for key in ("estimate", "low", "high")
+        )
+        bars = [
+            [m - a for m, a in zip(middle, low, strict=True)],
+            [b - m for m, b in zip(middle, high, strict=True)],
+        ]
+        axes.errorbar(
+            middle,
+            places,
+            xerr=bars,
+            linestyle="none",
+            markersize=5 if named else 2.6,
+            markeredgewidth=1.2 if named else 0.7,
+            elinewidth=1.4 if named else 0.6,
+            zorder=3 if word in ("better off", "worse off") else 2,
+            **style,
+        )
+    for i, row in enumerate(rows):
+        if not _is_known(row) and named:
+            axes.annotate("no value", (0, i), (4, 0), textcoords="offset points", fontsize=7)
+    axes.set_ylim(-0.7, len(rows) - 0.3)
+    if named:
+        axes.set_yticks(range(len(rows)), [_shortened(str(row["client"])) for row in rows])
+        axes.tick_params(axis="y", labelsize=8, length=0)
+    else:
+        axes.set_ylabel("clients, from the lowest", fontsize=8.5)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.grid(True, axis="x", color="#e5e5e5", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _order(tables: Sequence[Sequence[Row]]) -> list[int]:
+    """Clients from the lowest mean estimate to the highest; those without any come first."""
+    means: list[float] = []
+    for k in range(len(tables[0])):
+        known = [rows[k]["estimate"] for rows in tables if _is_known(rows[k])]
+        means.append(sum(known) / len(known) if known else -math.inf)
+    return sorted(range(len(means)), key=lambda k: means[k])
+
+
+def _is_known(row: Row) -> bool:
+    """Whether a client has a benefit and its interval."""
+    figures = [row.get(key) for key in ("benefit", "estimate", "low", "high")]
+    return all(figure is not None and math.isfinite(figure) for figure in figures)
+
+
+def _axis(unit: Unit) -> str:
+    """What the benefit is counted in."""
+    if unit.scale == 100:
+        return f"points of {unit.name} above alone"
+    return f"{unit.name} better than alone by" if unit.lower else f"{unit.name} above alone"
+
+
+def _legend(figure: Figure, methods: Mapping[str, Any]) -> None:
+    """The verdicts that there are, and how often, above the panels."""
+    from matplotlib.lines import Line2D
+
+    entries = []
+    for word, style in STYLES.items():
+        counts = [
+            sum(row["verdict"] == word and _is_known(row) for row in method["clients"])
+            for method in methods.values()
+        ]
+        if any(counts):
+            said = f"{word}: {', '.join(map(str, counts))}"
+            entries.append(Line2D([], [], linestyle="none", markersize=5, label=said, **style))
+    figure.legend(
+        handles=entries, loc="outside upper left", ncols=4, fontsize=8, frameon=False, borderpad=0
+    )
+
+
+def _shortened(name: str, letters: int = LONGEST) -> str:
+    """A name in one line that leaves room for the panels."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in name).split())
+    return line if len(line) <= letters else f"{line[: letters - 1]}…"
