@@ -62,9 +62,7 @@ def test_given_values_defaults_and_components() -> None:
     assert in_force("fedavg(shared=[head, body])")["fedavg"]["shared"] == "head|body"
     with pytest.raises(GlocalError, match="mu must be 0 or more, not -1"):
         in_force("fedprox(mu=-1)")
-    with pytest.raises(
-        GlocalError, match="unknown method or component 'fedavgg': did you mean 'fedavg'"
-    ):
+    with pytest.raises(GlocalError, match="unknown method or component 'fedavgg': did you"):
         in_force("fedavgg")
 
 

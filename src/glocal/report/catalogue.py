@@ -69,7 +69,8 @@ def show_method(spec: str) -> None:
         elif not others:
             print("It has no settings.")
         if others:
-            print(f"{'\nAlso' if own else 'It'} takes what every method takes:\n")
+            blank = "\n" if own else ""
+            print(f"{blank}It takes what every method takes:\n")
             _list_settings(others)
         print()
 
