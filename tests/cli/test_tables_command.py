@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,8 +111,11 @@ def test_statistics_of_each_client_on_the_command_line(hospitals: Command) -> No
 def test_compare_tells_each_participant_and_writes_csv(hospitals: Command) -> None:
     words = ["compare", "fedavg", "--metric", "auc", "--data", "h.csv", *COLUMNS, "--rounds", "1"]
     words += ["--model", "logistic", "--baseline", "local(max_epochs=1)", "--jobs", "1"]
-    code, out, _ = hospitals(*words, "--out", "r", "--csv", "t.csv", "--json", "t.json")
+    files = ["--csv", "t.csv", "--json", "t.json", "--picture", "t.svg"]
+    code, out, err = hospitals(*words, "--out", "r", *files)
     assert code == 0
+    assert "leave it out (--drop) unless later dates mean something" in err
+    assert out.endswith("Run folder: r\nPicture: t.svg\n")
     said = json.loads(Path("t.json").read_text(encoding="utf-8"))["participants"]
     assert [each["client"] for each in said] == ["Görlitz", "Köln", "Wien"]
     assert all(each["sentence"] in " ".join(out.split()) for each in said)
@@ -121,6 +125,18 @@ def test_compare_tells_each_participant_and_writes_csv(hospitals: Command) -> No
     assert [line.split(",")[:3] for line in lines[1:]] == [
         [each["client"], "fedavg", "auc"] for each in said
     ]
+    # What is finished is written again, and its settings are an experiment's.
+    again = ["--csv", "a.csv", "--picture", "a.svg"]
+    assert hospitals("resume", "r", *again)[0] == 0
+    assert Path("a.csv").read_bytes() == Path("t.csv").read_bytes()
+    assert Path("a.svg").read_bytes() == Path("t.svg").read_bytes()
+    kept = tomllib.loads(Path("r/fedavg/settings.toml").read_text(encoding="utf-8"))
+    assert "clients" not in kept
+    assert (kept["chosen"]["clients"], kept["metric"]) == (3, "auc")
+    same = ["compare", "r/fedavg/settings.toml", "--baseline", "local(max_epochs=1)"]
+    assert hospitals(*same, "--out", "s", "--json", "a.json")[0] == 0
+    assert Path("a.json").read_bytes() == Path("t.json").read_bytes()
+
     assert hospitals(*words, "--csv", "no/t.csv")[0] == 2
     code, _, err = hospitals(*words, "--csv", "-", "--json", "-")
     assert (code, "both print" in err) == (2, True)

@@ -59,6 +59,35 @@ def test_no_client_column() -> None:
         loaded(table, client="outcome")
 
 
+def test_words_that_differ_in_case_alone_are_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
+    wards = [("ICU", "icu", "surgery")[i % 3] for i in range(N)]
+    names = [("Ulm", "Graz", "ulm")[i % 3] for i in range(N)]
+    outcome = [("yes", "no", "Yes")[i % 3 if i < 30 else i % 2] for i in range(N)]
+    fed = loaded(columns(ward=wards, hospital=names, outcome=outcome))
+    err = capsys.readouterr().err
+    for column, pair in (("ward", "'ICU' and 'icu'"), ("hospital", "'Ulm' and 'ulm'")):
+        said = (
+            f"column {column!r} has words that differ in upper and lower case alone, such as {pair}"
+        )
+        assert said in err
+        assert report(fed, column).warnings[0].startswith(said)
+    assert "column 'outcome' has words that differ in upper and lower case alone" in err
+    assert fed.classes == 3
+
+
+def test_blanks_around_words_are_no_part_of_them() -> None:
+    table = columns(
+        ward=[("a", " a", "b ", "b")[i % 4] for i in range(N)],
+        hospital=[(" h1", "h1 ", "h2")[i % 3] for i in range(N)],
+        outcome=[("yes", "no ", "yes ")[i % 3] for i in range(N)],
+    )
+    fed = federation(table, "outcome", "hospital")
+    assert fed.names == ("h1", "h2")
+    assert fed.describe["labels"] == {"no": 0, "yes": 1}
+    assert {"ward=a", "ward=b"} < set(fed.describe["features"])
+    assert not any("=a " in f or "= a" in f for f in fed.describe["features"])
+
+
 def test_units_in_cells(capsys: pytest.CaptureFixture[str]) -> None:
     weights = [f"{60 + i % 9}.5 kg" for i in range(N)]
     fed = loaded(columns(weight=[*weights[:-1], "NA"], fat=[f"{i % 9},5%" for i in range(N)]), ";")

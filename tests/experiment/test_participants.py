@@ -11,6 +11,7 @@ import pytest
 
 from glocal.evaluation.summary import Table
 from glocal.experiment.participants import as_csv, sentences
+from glocal.experiment.result_files import result
 from glocal.experiment.run import Run
 from glocal.report.participants import show_participants
 
@@ -35,7 +36,8 @@ CASES = [
     ),
     (
         row("Köln", "worse off", -0.021, -0.03, -0.012),
-        "stay alone; with ditto it is worse off, -2.1 points AUC (-3.0 … -1.2)",
+        "join with ditto by its validation data, which chooses; its test data shows it worse off "
+        "with it, -2.1 points AUC (-3.0 … -1.2)",
     ),
     (
         row("Bonn", "same", 0.001, -0.01, 0.012),
@@ -83,10 +85,15 @@ def test_the_method_is_the_one_that_validation_data_advises() -> None:
     good["advised"] = "alone"
     (said,) = sentences(runs)
     assert said["sentence"] == (
-        "a: stay alone: on its validation data no method is better; on test data: fedavg +2.0 "
-        "points AUC (1.0 … 3.0), ditto +9.0 points AUC (5.0 … 10.0)."
+        "a: stay alone by its validation data, which chooses; its test data shows it better off "
+        "with fedavg, +2.0 points AUC (1.0 … 3.0), and with ditto, +9.0 points AUC (5.0 … 10.0)."
     )
     assert said["verdict"] is None
+    good["verdict"] = better["verdict"] = "undecided"
+    assert sentences(runs)[0]["sentence"] == (
+        "a: stay alone, as its validation data says; on test data: fedavg +2.0 points AUC (1.0 … "
+        "3.0), ditto +9.0 points AUC (5.0 … 10.0)."
+    )
 
 
 def test_who_has_no_metric_is_not_told_to_stay() -> None:
@@ -113,7 +120,7 @@ def test_nobody_is_told_anything_without_a_baseline() -> None:
 def test_clients_and_methods_as_csv() -> None:
     rows = [figures for figures, _ in CASES]
     runs = {"ditto": run("ditto", rows), "fedavg(mu=1,k=2)": run("f", rows)}
-    read = list(csv.DictReader(io.StringIO(as_csv(runs).decode())))
+    read = list(csv.DictReader(io.StringIO(as_csv(result(runs)["methods"]).decode())))
     assert len(read) == 2 * len(CASES)
     first = read[0]
     assert (first["client"], first["method"], first["metric"]) == ("Görlitz", "ditto", "auc")

@@ -74,6 +74,29 @@ def test_a_model_that_is_not_written_to_its_end_is_none(
     assert glocal.load_model(tmp_path / "m").name == "Wien"
 
 
+def test_what_killed_saves_left_is_removed_once_nobody_can_be_writing_to_it(
+    run: glocal.Run, tmp_path: Path
+) -> None:
+    over, runs, fresh, other = (
+        tmp_path / name
+        for name in (
+            f".m.{2**30}.part",  # no process has such a number
+            f".m.{os.getppid()}.part",
+            f".m.{2**30 + 1}.part",
+            f".m.x.{2**30}.part",  # of a model m.x
+        )
+    )
+    for folder in (over, runs, fresh, other):
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"half")
+        if folder is not fresh:
+            for path in (folder / "model.safetensors", folder):
+                os.utime(path, (1, 1))
+    run.client_model("Wien").save(tmp_path / "m")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"m", runs.name, fresh.name, other.name}
+
+
 def test_a_folder_with_something_in_it_is_left_as_it_is(run: glocal.Run, saved: Path) -> None:
     with pytest.raises(GlocalError, match="is not empty: choose another"):
         run.client_model("Köln").save(saved)

@@ -51,8 +51,12 @@ def result(runs: Mapping[str, Run]) -> dict[str, Any]:
     """What ``--json`` writes: the same for the same seed, so there are no times in it."""
     from glocal.experiment.participants import sentences
 
+    return {"schema": SCHEMA, **figures(runs), "participants": sentences(runs)}
+
+
+def figures(runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Where the data comes from, and the figures of every method."""
     return {
-        "schema": SCHEMA,
         "data": plain(next(iter(runs.values())).data),
         "methods": {
             name: {
@@ -62,7 +66,6 @@ def result(runs: Mapping[str, Run]) -> dict[str, Any]:
             }
             for name, run in runs.items()
         },
-        "participants": sentences(runs),
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glocal.core.errors import GlocalError
-from glocal.experiment.result_files import result
+from glocal.experiment.result_files import figures
 from glocal.report.canvas import new_figure, plain_text, save, titled
 from glocal.report.tables import plural
 from glocal.report.units import Unit, unit_of
@@ -47,7 +47,7 @@ def draw(found: Mapping[str, Any], path: Path) -> None:
 
 def figure_of(runs: Mapping[str, Run], path: Path | None) -> Figure:
     """The figure of runs that are there, and a file of it if a path is given."""
-    found = result(runs)
+    found = figures(runs)
     if path is not None:
         draw(found, path)
     with plain_text():
@@ -84,21 +84,23 @@ def _drawn(found: Mapping[str, Any]) -> tuple[Figure, str, str]:
         name, method = list(methods.items())[place]
         rows = [method["clients"][k] for k in (common if named else _order([method["clients"]]))]
         _panel(axes, rows, unit, named=named)
-        axes.set_title(_shortened(name, 44), fontsize=9.5, loc="left")
+        axes.set_title(_shortened(name, 34), fontsize=9.5, loc="left")
         if place + across >= len(methods):
             axes.set_xlabel(_axis(unit), fontsize=8.5)
             axes.tick_params(labelbottom=True)
     _legend(figure, methods)
     about, data = first["summary"], found["data"]
+    without = sum(not _is_known(row) for row in first["clients"])
     order = "in the order of their mean over methods" if named else "in the order of each method"
     note = " · ".join(
         [
             f"{Path(str(data.get('data'))).name}, {data.get('partition')}",
             f"{clients} clients{f' {order}' if len(methods) > 1 else ''}",
             f"{plural(about['repeats'], 'repeat')}, bars: 90 % intervals, on test data",
+            *([f"{without} without a value"] if without else []),
         ]
     )
-    return figure, "What each client gains over being alone", note
+    return figure, "What each client gains over being alone\n", note
 
 
 def _panel(axes: Axes, rows: Sequence[Row], unit: Unit, *, named: bool) -> None:
@@ -111,19 +113,18 @@ def _panel(axes: Axes, rows: Sequence[Row], unit: Unit, *, named: bool) -> None:
         middle, low, high = (
             [unit.scale * rows[i][key] for i in places] for key in ("estimate", "low", "high")
         )
-        bars = [
-            [m - a for m, a in zip(middle, low, strict=True)],
-            [b - m for m, b in zip(middle, high, strict=True)],
-        ]
-        axes.errorbar(
+        above = 3 if word in ("better off", "worse off") else 2
+        # By its ends: an estimate that is drawn towards others need not be in the middle.
+        thick = 1.4 if named else 0.6
+        axes.hlines(places, low, high, color=style["color"], linewidth=thick, zorder=above)
+        axes.plot(
             middle,
             places,
-            xerr=bars,
             linestyle="none",
             markersize=5 if named else 2.6,
             markeredgewidth=1.2 if named else 0.7,
-            elinewidth=1.4 if named else 0.6,
-            zorder=3 if word in ("better off", "worse off") else 2,
+            zorder=above + 0.5,
+            label=word,
             **style,
         )
     for i, row in enumerate(rows):
@@ -152,8 +153,8 @@ def _order(tables: Sequence[Sequence[Row]]) -> list[int]:
 
 def _is_known(row: Row) -> bool:
     """Whether a client has a benefit and its interval."""
-    figures = [row.get(key) for key in ("benefit", "estimate", "low", "high")]
-    return all(figure is not None and math.isfinite(figure) for figure in figures)
+    values = [row.get(key) for key in ("benefit", "estimate", "low", "high")]
+    return all(value is not None and math.isfinite(value) for value in values)
 
 
 def _axis(unit: Unit) -> str:
@@ -176,8 +177,11 @@ def _legend(figure: Figure, methods: Mapping[str, Any]) -> None:
         if any(counts):
             said = f"{word}: {', '.join(map(str, counts))}"
             entries.append(Line2D([], [], linestyle="none", markersize=5, label=said, **style))
+    # On the second line of the title, which is empty.
+    below = 1 - 0.27 / figure.get_figheight()
+    style = {"ncols": 4, "fontsize": 8, "frameon": False, "borderpad": 0, "columnspacing": 1.2}
     figure.legend(
-        handles=entries, loc="outside upper left", ncols=4, fontsize=8, frameon=False, borderpad=0
+        handles=entries, loc="upper left", bbox_to_anchor=(0, below), handletextpad=0.1, **style
     )
 
 
