@@ -36,8 +36,7 @@ CASES = [
     ),
     (
         row("Köln", "worse off", -0.021, -0.03, -0.012),
-        "join with ditto by its validation data, which chooses; its test data shows it worse off "
-        "with it, -2.1 points AUC (-3.0 … -1.2)",
+        "stay alone; with ditto it is worse off, -2.1 points AUC (-3.0 … -1.2)",
     ),
     (
         row("Bonn", "same", 0.001, -0.01, 0.012),
@@ -89,6 +88,11 @@ def test_the_method_is_the_one_that_validation_data_advises() -> None:
         "with fedavg, +2.0 points AUC (1.0 … 3.0), and with ditto, +9.0 points AUC (5.0 … 10.0)."
     )
     assert said["verdict"] is None
+    bad = row("a", "worse off", -0.02, -0.03, -0.01, advised="fedavg")
+    assert sentences({**runs, "fedavg": run("fedavg", [bad])})[0]["sentence"] == (
+        "a: join with fedavg by its validation data, which chooses; its test data shows it worse "
+        "off with it, -2.0 points AUC (-3.0 … -1.0)."
+    )
     good["verdict"] = better["verdict"] = "undecided"
     assert sentences(runs)[0]["sentence"] == (
         "a: stay alone, as its validation data says; on test data: fedavg +2.0 points AUC (1.0 … "

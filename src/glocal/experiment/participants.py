@@ -60,7 +60,7 @@ def sentences(runs: Mapping[str, Run]) -> list[dict[str, Any]]:
         elif run is None:
             text = _alone(joined, k)
         else:
-            text = _about(advised, run.clients[k], run.summary)
+            text = _about(advised, run.clients[k], run.summary, chosen="advised" in row)
         said.append(
             {
                 "client": str(row["client"]),
@@ -72,13 +72,18 @@ def sentences(runs: Mapping[str, Run]) -> list[dict[str, Any]]:
     return said
 
 
-def _about(method: str, row: Row, summary: Row) -> str:
-    """What to do with a method, from its verdict on a client."""
+def _about(method: str, row: Row, summary: Row, *, chosen: bool) -> str:
+    """What to do with a method, from its verdict on a client.
+
+    It is ``chosen`` on validation data, or it is the only one.
+    """
     if _is_missing(row["benefit"]):
         return _cannot_be_told(row, summary)
     gain = difference(row, summary)
     if row["verdict"] == "better off":
         return f"join with {method}, {gain}"
+    if row["verdict"] == "worse off" and not chosen:
+        return f"stay alone; with {method} it is worse off, {gain}"
     if row["verdict"] == "worse off":
         return (
             f"join with {method} by its validation data, which chooses; its test data shows it "
