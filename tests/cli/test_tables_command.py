@@ -138,5 +138,7 @@ def test_compare_tells_each_participant_and_writes_csv(hospitals: Command) -> No
     assert Path("a.json").read_bytes() == Path("t.json").read_bytes()
 
     assert hospitals(*words, "--csv", "no/t.csv")[0] == 2
+    code, _, err = hospitals("run", "fedavg", *QUICK, "--picture", "n.png")
+    assert (code, "leave out --picture, or --baseline none" in err) == (2, True)
     code, _, err = hospitals(*words, "--csv", "-", "--json", "-")
     assert (code, "both print" in err) == (2, True)

@@ -198,6 +198,11 @@ def _train(
 
     if Path("-") == json == csv:
         raise GlocalError("--json and --csv both print: give one of them a file.")
+    if picture is not None and job.config.baseline == "none":
+        raise GlocalError(
+            "--picture shows what clients gain over being alone: leave out --picture, or "
+            "--baseline none."
+        )
     done, _ = runs.job.train(job)
 
     def show() -> None:
