@@ -41,7 +41,7 @@ def test_all_commands_are_seen() -> None:
         ("--json", "nowhere/x.json", "the folder of --json nowhere/x.json does not exist"),
         ("--json", ".", "--json . is a folder"),
         ("--picture", "nowhere/x.png", "there is no folder nowhere for --picture"),
-        ("--picture", "x.jpg", "must be the name of a .png, .svg or .pdf file"),
+        ("--picture", "x.jpg", "must be the name of a .png or .svg or .pdf file"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_noticed_before_anything_is_loaded(

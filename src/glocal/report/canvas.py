@@ -55,7 +55,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 @contextmanager
 def plain_text() -> Iterator[None]:
-    """Draw texts as they are: a ``$`` in a name begins no formula, and no font need have a letter."""
+    """Draw texts as they are: a ``$`` begins no formula, and letters may be missing in the font."""
     try:
         from matplotlib import font_manager, rc_context, rcParams
     except ImportError:
