@@ -32,6 +32,7 @@ test-compiled: $(READY) ## what compiles steps, every method among it; needs a C
 
 # Libraries choose their arithmetic by the processor, and round otherwise on another one.
 # Each setting makes one of them choose as elsewhere; all other tests compute on one thread.
+# Threads of several processes on few cores sleep while they wait for each other.
 ARITHMETIC := MKL_CBWR=COMPATIBLE ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=AVX2 \
 	OMP_NUM_THREADS=2
 NUMERICAL := $(addprefix tests/, core nn slots methods engines evaluation training)
@@ -39,7 +40,7 @@ NUMERICAL := $(addprefix tests/, core nn slots methods engines evaluation traini
 test-arithmetic: $(READY) ## the numerical tests, computed as on other processors
 	@set -e; for setting in $(ARITHMETIC); do \
 		echo "$$setting"; \
-		env "$$setting" $(BIN)/python -m pytest -n auto --dist worksteal $(NUMERICAL); \
+		env "$$setting" OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n auto --dist worksteal $(NUMERICAL); \
 	done
 
 check: $(READY) ## format, lint, types
