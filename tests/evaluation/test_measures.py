@@ -131,6 +131,13 @@ def test_a_function_of_the_users() -> None:
     assert torch.allclose(mine.values(prediction, y), known.values(prediction, y))
 
 
+def test_a_function_hides_nothing_that_is_recorded() -> None:
+    def loss(y: Any, prediction: Any) -> float:
+        return 0.0
+
+    assert measure(loss, NUMBERS).name == "own_loss"  # a line has val_loss already
+
+
 def test_a_function_of_classes_gets_probabilities() -> None:
     logits, y = classes(30, 2)
     mine = measure(skm.roc_auc_score, CLASSES)

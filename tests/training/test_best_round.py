@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 import torch
 
 import glocal
+from conftest import Command
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
 from glocal.experiment.config import Config
+from glocal.experiment.repeat import evaluate_trained
 from glocal.experiment.run import Run
+from glocal.runs.restore import restore
 from glocal.testing import ragged
 from glocal.testing.trees import assert_same
 from glocal.training import evaluated_rounds
@@ -145,6 +149,21 @@ def test_in_processes_it_is_the_same(fed: Federation, stopped: Run) -> None:
     assert again is not None
     assert again.progress.round == stopped.trained.progress.round
     assert_same("again", "models", again.models(), stopped.trained.models())
+
+
+def test_what_is_read_back_from_a_folder_is_that_round(command: Command) -> None:
+    words = "--clients 4 --model mlp(3) --rounds 12 --seed 1 --validate-every 1 --patience 2"
+    given = [*words.split(), "--fraction", "0.5", "--baseline", "none", "--jobs", "1"]
+    code, out, _ = command("run", METHOD, *given, "--out", "a")
+    assert code == 0
+    assert "3 of 5" in out
+    assert "Here: ditto 3 of 5." in out
+    summary = json.loads(Path("a/result.json").read_text())["methods"][METHOD]["summary"]
+    assert summary["early_stopping"] == [{"round": 3, "trained": 5}]
+    (back,) = restore(Path("a"))
+    assert back.trained.progress.round == 3
+    outcome, _ = evaluate_trained(back.trained, back.fed)
+    assert outcome.metrics["cross_entropy"] == summary["values"]["cross_entropy"][0]
 
 
 def test_rates_are_tried_until_patience_runs_out(fed: Federation) -> None:

@@ -32,6 +32,9 @@ from glocal.nn.task import Task
 Chosen = str | Callable[[Any, Any], float]
 """A metric by name, a function of the user's, or where it is, as ``own.py:cost``."""
 
+RECORDED = ("loss", "worst10", "gini")
+"""What a round's line says of validation data beside metrics, which no function's name may hide."""
+
 QUICK = 20
 """Parts that the jackknife of a user's function leaves out one by one while models are chosen."""
 
@@ -92,7 +95,7 @@ def measure(chosen: Chosen, target: Target) -> Measure:
 def _own(function: Callable[[Any, Any], float], target: Target) -> Measure:
     """A measure of the user's own function."""
     name = str(getattr(function, "__name__", type(function).__name__))
-    if name in metrics.METRICS or name in OF_NUMBERS:
+    if name in metrics.METRICS or name in OF_NUMBERS or name in RECORDED:
         name = f"own_{name}"
 
     def value(output: Tensor, y: Tensor) -> float:

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from glocal.core.errors import unknown
 from glocal.core.validation import fits
+from glocal.evaluation.measures import RECORDED
 from glocal.evaluation.metrics import LOWER_IS_BETTER
 
 if TYPE_CHECKING:
     from glocal.experiment.run import Run
-
-NO_METRICS = ("val_loss", "val_worst10", "val_gini")
-"""What is recorded of validation data beside metrics."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,8 @@ class LearningCurves:
     def metrics(self) -> list[str]:
         """The metrics that were recorded on validation data; the first is the one that counts."""
         names = dict.fromkeys(name for line in self.lines for name in line)
-        found = [n[4:] for n in names if n.startswith("val_") and n not in NO_METRICS]
-        return sorted(found, key=lambda name: name == "accuracy")
+        found = [name[4:] for name in names if name.startswith("val_")]
+        return sorted(set(found) - set(RECORDED), key=lambda name: (name == "accuracy", name))
 
     @property
     def repeats(self) -> int:

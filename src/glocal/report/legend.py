@@ -50,10 +50,11 @@ def _what_is_kept(runs: Mapping[str, Run]) -> str:
         if early := run.summary.get("early_stopping"):
             rounds = [f"{kept['round']} of {kept['trained']}" for kept in early]
             each.append(f"{name} {some(rounds)}")
-    over = ", its mean over repeats" if next(iter(runs.values())).summary["repeats"] > 1 else ""
+    several = next(iter(runs.values())).summary["repeats"] > 1
+    over, where = (", its mean over repeats", "In each repeat") if several else ("", "Here")
     return (
         f"Kept round: the best on validation data, of those that were trained{over}; what was sent "
-        f"and computed after it counts, too. In each repeat: {'; '.join(each)}."
+        f"and computed after it counts, too. {where}: {'; '.join(each)}."
     )
 
 
