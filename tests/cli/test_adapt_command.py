@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from conftest import Command
 from glocal.cli import app as cli
 from glocal.core import files
 from glocal.core.errors import GlocalError
@@ -28,8 +29,6 @@ QUICK = ["--rounds", "3", "--sampled", "3", "--clients", "5", "--model", "mlp(8)
 QUICK += ["--partition", "dirichlet(0.3)"]
 QUICK += ["--baseline", "local(lr=0.1, max_epochs=2)"]
 
-Command = Callable[..., tuple[object, str, str]]
-
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -38,23 +37,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x, y = load_digits(return_X_y=True)
     np.savez(path, x=(x[:300] / 16).astype("float32").reshape(-1, 1, 8, 8), y=y[:300])
     return path
-
-
-@pytest.fixture
-def glocal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Command:
-    """Run a command in a folder of its own: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["glocal", *words])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        said = capsys.readouterr()
-        return stop.value.code, said.out, said.err
-
-    return run
 
 
 def _command(words: list[str]) -> None:
@@ -132,21 +114,21 @@ def test_a_run_under_attack(data: Path, tmp_path: Path) -> None:
     assert files.plain(list(run.clients)) == one.files.clients
 
 
-def test_the_first_of_several_repeats(glocal: Command, data: Path) -> None:
-    glocal("run", "fedavg", "--data", str(data), *QUICK, "--repeats", "2", "--out", "run")
+def test_the_first_of_several_repeats(command: Command, data: Path) -> None:
+    command("run", "fedavg", "--data", str(data), *QUICK, "--repeats", "2", "--out", "run")
     (one,) = restore(Path("run"))
     run = adapted(one, ONE, silent)
     assert run.summary["accuracies"] == one.files.summary["accuracies"][:1]
-    code, out, err = glocal("adapt", "run", "--by", ONE)
+    code, out, err = command("adapt", "run", "--by", ONE)
     assert (code, err) == (0, "")
     assert "There were 2 repeats, and a folder has the models of the first" in _text(out)
     assert "was tuned" not in out
     assert "differ from those in its folder" not in out
 
 
-def test_a_tuned_run_is_told_apart(glocal: Command, data: Path) -> None:
-    glocal("run", "fedavg", "--data", str(data), *QUICK, "--tune", "--out", "run")
-    code, out, err = glocal("adapt", "run", "--by", ONE, "--without")
+def test_a_tuned_run_is_told_apart(command: Command, data: Path) -> None:
+    command("run", "fedavg", "--data", str(data), *QUICK, "--tune", "--out", "run")
+    code, out, err = command("adapt", "run", "--by", ONE, "--without")
     assert (code, err) == (0, "")
     assert "its models had learned from the validation data by which clients choose" in _text(out)
 
@@ -155,17 +137,17 @@ def _text(out: str) -> str:
     return " ".join(out.split())
 
 
-def test_another_machine_is_told_apart(glocal: Command, folder: Path) -> None:
+def test_another_machine_is_told_apart(command: Command, folder: Path) -> None:
     result = json.loads((folder / "result.json").read_text())
     result["methods"]["fedavg"]["summary"]["accuracies"][0][2] += 0.25
     (folder / "result.json").write_text(json.dumps(result))
-    _, out, _ = glocal("adapt", str(folder), "--by", ONE)
+    _, out, _ = command("adapt", str(folder), "--by", ONE)
     assert "fedavg: accuracies differ from those in its folder by up to 25.0 points" in _text(out)
 
 
-def test_the_command_prints_writes_and_draws(glocal: Command, compared: Path) -> None:
+def test_the_command_prints_writes_and_draws(command: Command, compared: Path) -> None:
     words = ["adapt", str(compared), "--by", TWO, "--again", "--without"]
-    code, out, err = glocal(*words, "--json", "found.json", "--picture", "drawn.png")
+    code, out, err = command(*words, "--json", "found.json", "--picture", "drawn.png")
     assert (code, err) == (0, "")
     found = json.loads(Path("found.json").read_text())
     assert list(found["methods"]) == ["fedavg", "ditto", "choice"]  # in the order compared
@@ -201,10 +183,10 @@ def _is_a_picture(path: Path) -> None:
 
 
 def test_json_to_stdout_is_nothing_but_json_and_repeats_itself(
-    glocal: Command, folder: Path
+    command: Command, folder: Path
 ) -> None:
     words = ["adapt", str(folder), "--by", ONE, "--json", "-"]
-    (_, first, _), (_, second, _) = glocal(*words), glocal(*words, "--picture", "p.png")
+    (_, first, _), (_, second, _) = command(*words), command(*words, "--picture", "p.png")
     assert first == second
     assert set(json.loads(first)["methods"]) == {"fedavg", "choice"}
     assert Path("p.png").exists()
@@ -273,10 +255,10 @@ def other_text(name: str, old: str, new: str) -> Callable[[Path], None]:
     ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_a_spoilt_folder_is_one_clear_line(
-    glocal: Command, folder: Path, spoil: Callable[[Path], None], says: str
+    command: Command, folder: Path, spoil: Callable[[Path], None], says: str
 ) -> None:
     spoil(folder)
-    code, out, err = glocal("adapt", str(folder), "--by", ONE)
+    code, out, err = command("adapt", str(folder), "--by", ONE)
     assert (code, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1
@@ -296,43 +278,43 @@ def test_a_spoilt_folder_is_one_clear_line(
     ids=lambda v: " ".join(v[1:]) if isinstance(v, list) else "",
 )
 def test_bad_input_is_one_clear_line(
-    glocal: Command, tmp_path: Path, compared: Path, words: list[str], says: str
+    command: Command, tmp_path: Path, compared: Path, words: list[str], says: str
 ) -> None:
     if words[0] == "run":
         shutil.copytree(compared / "fedavg", tmp_path / "run")
-    code, out, err = glocal("adapt", *words)
+    code, out, err = command("adapt", *words)
     assert (code, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1
 
 
 def test_comparisons_that_cannot_be_adapted(
-    glocal: Command, compared: Path, tmp_path: Path
+    command: Command, compared: Path, tmp_path: Path
 ) -> None:
     (alone,) = compared.glob("local*")
-    code, _, err = glocal("adapt", str(alone))
+    code, _, err = command("adapt", str(alone))
     assert code == 2
     assert "is of local" in err
     copy = Path(shutil.copytree(compared, tmp_path / "copy"))
     other_text("settings.toml", "jobs = 0", "jobs = 1")(copy / "ditto")
-    code, _, err = glocal("adapt", str(copy), "--by", ONE)
+    code, _, err = command("adapt", str(copy), "--by", ONE)
     assert code == 2
     assert "have different settings: give their folders one at a time" in err
     (copy / "result.json").unlink()
-    code, _, err = glocal("adapt", str(copy), "--by", ONE)
+    code, _, err = command("adapt", str(copy), "--by", ONE)
     assert code == 2
     assert "is no finished comparison" in err
     assert "give the folder of one of its runs, such as" in err
 
 
-def test_data_that_changed_is_noticed(glocal: Command, data: Path, tmp_path: Path) -> None:
+def test_data_that_changed_is_noticed(command: Command, data: Path, tmp_path: Path) -> None:
     shutil.copy(data, tmp_path / "own.npz")
-    glocal("run", "fedavg", "--data", "own.npz", *QUICK, "--out", "run")
+    command("run", "fedavg", "--data", "own.npz", *QUICK, "--out", "run")
     with np.load("own.npz") as before:
         x, y = before["x"].copy(), before["y"]
     x[7] += 1
     np.savez("own.npz", x=x, y=y)
-    code, out, err = glocal("adapt", "run")
+    code, out, err = command("adapt", "run")
     assert (code, out) == (2, "")
     assert "the data of run has changed since" in err
 
@@ -345,18 +327,18 @@ def test_states_of_another_structure_are_refused(compared: Path, tmp_path: Path)
 
 
 def test_nobody_or_everybody_may_gain_nothing(
-    monkeypatch: pytest.MonkeyPatch, glocal: Command, folder: Path
+    monkeypatch: pytest.MonkeyPatch, command: Command, folder: Path
 ) -> None:
     for removed, says in (
         ((), "fedavg: nobody does better alone on validation data"),
         (range(5), "fedavg: everybody does better alone on validation data"),
     ):
         monkeypatch.setattr(further, "gain_nothing", lambda given, alone, r=removed: tuple(r))
-        code, out, _ = glocal("adapt", str(folder), "--by", ONE, "--without")
+        code, out, _ = command("adapt", str(folder), "--by", ONE, "--without")
         assert code == 0
         assert says in _text(out)
     monkeypatch.setattr(further, "gain_nothing", lambda given, alone: (2,))
-    _, out, _ = glocal("adapt", str(folder), "--by", ONE, "--without")
+    _, out, _ = command("adapt", str(folder), "--by", ONE, "--without")
     assert "kept: 4" in out
     assert "removed: 1" in out
     assert "Removed from fedavg: 2." in out

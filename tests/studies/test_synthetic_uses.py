@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from sklearn.datasets import load_digits
 from torch import Tensor
 
+from conftest import Command
 from glocal.cli import app as cli
 from glocal.core import tree
 from glocal.core.errors import GlocalError
@@ -208,26 +209,6 @@ def test_the_word_is_the_interval_s(low: float | None, high: float | None, says:
     assert uses.verdict({"low": low, "high": high}) == says
 
 
-Command = Callable[..., tuple[object, str, str]]
-
-
-@pytest.fixture
-def glocal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Command:
-    """Run a command in a folder of its own: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["glocal", *words])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        said = capsys.readouterr()
-        return stop.value.code, said.out, said.err
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of fedevg and fedavg on 200 digits among five clients."""
@@ -253,9 +234,9 @@ def folder(compared: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(one, tmp_path / "run"))
 
 
-def test_the_command_prints_and_writes(glocal: Command, folder: Path, compared: Path) -> None:
+def test_the_command_prints_and_writes(command: Command, folder: Path, compared: Path) -> None:
     words = ["--rounds", "2", "--uses", "fill-up+warm-start", "--json", "found.json"]
-    code, out, err = glocal("synthetic", str(folder), *words)
+    code, out, err = command("synthetic", str(folder), *words)
     assert (code, err) == (0, "")
     found = json.loads(Path("found.json").read_text())
     names = ["after round 1", "after round 2", "against 4 rounds"]
@@ -272,20 +253,20 @@ def test_the_command_prints_and_writes(glocal: Command, folder: Path, compared: 
     first = found["uses"]["warm start: after round 1"]
     # A folder of a comparison with one such run is as good; another seed trains otherwise.
     words = [str(compared), "--rounds", "1", "--uses", "warm-start", "--json", "-"]
-    again = json.loads(glocal("synthetic", *words)[1])["uses"]["warm start: after round 1"]
+    again = json.loads(command("synthetic", *words)[1])["uses"]["warm start: after round 1"]
     assert again == first
-    other = json.loads(glocal("synthetic", *words, "--seed", "1")[1])
+    other = json.loads(command("synthetic", *words, "--seed", "1")[1])
     assert other["uses"]["warm start: after round 1"] != first
     assert other["settings"]["seed"] == 1
 
 
 def test_every_use_is_tried_by_default(
-    glocal: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick: dict[str, Any] = {"max_epochs": 1, "lr": 0.1}
     monkeypatch.setattr(uses, "ewc", lambda **k: ewc(**k, **quick))
     monkeypatch.setattr(uses, "distill", lambda **k: distill(**k, **quick))
-    code, out, err = glocal("synthetic", str(folder), "--rounds", "1", "--fill", "all")
+    code, out, err = command("synthetic", str(folder), "--rounds", "1", "--fill", "all")
     assert (code, err) == (0, "")
     for row in ("warm start: after round 1", "Fisher of ewc", "distillation", "fill up: all"):
         assert row in out
@@ -317,10 +298,10 @@ SPOILT: list[tuple[Callable[[Path], object], str]] = [
 
 @pytest.mark.parametrize(("spoil", "says"), SPOILT, ids=[s[:24] for _, s in SPOILT])
 def test_hostile_examples_are_one_clear_line(
-    glocal: Command, folder: Path, spoil: Callable[[Path], object], says: str
+    command: Command, folder: Path, spoil: Callable[[Path], object], says: str
 ) -> None:
     spoil(folder / "synthetic.safetensors")
-    code, out, err = glocal("synthetic", str(folder), "--uses", "fill-up")
+    code, out, err = command("synthetic", str(folder), "--uses", "fill-up")
     assert (code, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1
@@ -339,30 +320,30 @@ def test_hostile_examples_are_one_clear_line(
     ],
 )
 def test_bad_input_is_one_clear_line(
-    glocal: Command, folder: Path, compared: Path, words: list[str], says: str
+    command: Command, folder: Path, compared: Path, words: list[str], says: str
 ) -> None:
     shutil.copytree(compared / "fedavg", "fedavg")
-    code, out, err = glocal("synthetic", *words)
+    code, out, err = command("synthetic", *words)
     assert (code, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1
 
 
 def test_two_such_runs_and_other_data_are_refused(
-    glocal: Command, folder: Path, compared: Path
+    command: Command, folder: Path, compared: Path
 ) -> None:
     both = Path(shutil.copytree(compared, "both"))
     shutil.copytree(folder, both / "other")
-    assert "several runs in both made synthetic data" in glocal("synthetic", "both")[2]
+    assert "several runs in both made synthetic data" in command("synthetic", "both")[2]
     settings = folder / "settings.toml"
     text = settings.read_text()
     settings.write_text(text.replace("clients = 5", "clients = 4", 1))
-    code, _, err = glocal("synthetic", str(folder))
+    code, _, err = command("synthetic", str(folder))
     assert code == 2
     assert "has changed since (its fingerprint was" in err
 
 
-def test_clients_adapt_with_a_public_file(glocal: Command, folder: Path, compared: Path) -> None:
+def test_clients_adapt_with_a_public_file(command: Command, folder: Path, compared: Path) -> None:
     """The command hands the very examples on: the figures are those of the same call in Python."""
     from glocal.core.progress import silent
     from glocal.runs.restore import restore
@@ -370,7 +351,7 @@ def test_clients_adapt_with_a_public_file(glocal: Command, folder: Path, compare
 
     by, file = "ewc(100, fisher=public, lr=0.1, max_epochs=2)", folder / "synthetic.safetensors"
     fedavg = str(compared / "fedavg")
-    code, out, err = glocal("adapt", fedavg, "--by", by, "--public", str(file), "--json", "-")
+    code, out, err = command("adapt", fedavg, "--by", by, "--public", str(file), "--json", "-")
     assert (code, err) == (0, "")
     (one,) = restore(compared / "fedavg")
     kept = load_file(file)
@@ -387,7 +368,7 @@ def test_clients_adapt_with_a_public_file(glocal: Command, folder: Path, compare
         ("--by", by, "--public", "."): "examples are in a file: give a .safetensors file.",
     }
     for words, sentence in says.items():
-        code, out, err = glocal("adapt", fedavg, *words)
+        code, out, err = command("adapt", fedavg, *words)
         assert (code, out) == (2, "")
         assert sentence in err
         assert err.count("\n") == 1
