@@ -59,6 +59,16 @@ def test_no_client_column() -> None:
         loaded(table, client="outcome")
 
 
+def test_a_number_of_clients_that_are_not_there() -> None:
+    for more in ({}, {"partition": "by(hospital)"}):
+        assert len(loaded(columns(), clients=3, **more)) == 3
+        with pytest.raises(
+            GlocalError,
+            match=r"t\.csv has 3 clients of its own, by column 'hospital', so there cannot be 5",
+        ):
+            loaded(columns(), clients=5, **more)
+
+
 def test_words_that_differ_in_case_alone_are_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
     wards = [("ICU", "icu", "surgery")[i % 3] for i in range(N)]
     names = [("Ulm", "Graz", "ulm")[i % 3] for i in range(N)]
