@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,34 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert target.read_bytes() == b"new"
     write(target, b"newer")
     assert link.read_bytes() == b"newer"
+    begun = target.stat().st_ino
+    write(link, b"newest")
+    assert target.stat().st_ino != begun  # another file in its place, never half of one
+    new = tmp_path / "new"
+    new.symlink_to("of the future")
+    write(new, b"x")
+    assert new.is_symlink()
+    assert (tmp_path / "of the future").read_bytes() == b"x"
+
+
+def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write(pipe, b"through")
+    assert os.read(reader, 99) == b"through"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_device_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = tmp_path / "device"
+    device.write_bytes(b"")
+    begun = device.stat()
+    as_device = os.stat_result((stat.S_IFCHR | 0o600, *begun[1:]))
+    monkeypatch.setattr(Path, "stat", lambda path, **_: as_device)
+    write(device, b"x")
+    assert os.stat(device).st_ino == begun.st_ino
 
 
 def test_a_device_that_takes_nothing_is_an_error(tmp_path: Path) -> None:

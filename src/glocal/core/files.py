@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,18 +35,27 @@ def replacing(path: Path, temporary: str = "") -> Iterator[BinaryIO]:
 def write(path: Path, content: bytes) -> None:
     """Write atomically, or raise the error for it.
 
-    What is no plain file (a device, a pipe, a link) is written to and not replaced.
+    What is no plain file (a device, a pipe) is written to and not replaced, and a link stays a
+    link: what it leads to is replaced.
     """
     try:
-        with path.open("wb") if is_special(path) else replacing(path) as file:
+        with path.open("wb") if is_special(path) else replacing(path.resolve()) as file:
             file.write(content)
     except OSError as error:
         raise no_room(path, error) from error
 
 
 def is_special(path: Path) -> bool:
-    """Whether there is something at this path that is no plain file."""
-    return path.is_symlink() or (path.exists() and not path.is_file())
+    """Whether this path leads to something that is no plain file.
+
+    Nor is what the system keeps of open files, such as ``/dev/stdout``: whoever has such a file
+    open goes on to write to it.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISREG(mode) or path.absolute().is_relative_to("/dev")
 
 
 def make_folder(folder: Path) -> Path:
