@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -198,6 +200,16 @@ def test_a_model_takes_arrays_and_says_what_it_cannot_take(
             model.predict(wrong)
     with pytest.raises(GlocalError, match="unknown client True"):
         run.client_model(True)
+
+
+def test_an_integer_is_a_name_and_no_position(run: glocal.Run) -> None:
+    renamed = replace(
+        run, clients=[{**row, "client": str(k + 1)} for k, row in enumerate(run.clients)]
+    )
+    for name in (1, np.int64(2), "3"):
+        assert renamed.client_model(name).name == str(name)  # type: ignore[arg-type]
+    with pytest.raises(GlocalError, match=r"unknown client 0: .*known are 1, 2"):
+        renamed.client_model(0)
 
 
 @pytest.mark.parametrize(

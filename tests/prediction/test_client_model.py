@@ -48,7 +48,7 @@ def test_raw_rows_are_predicted_as_the_run_evaluated_them(
 def test_probabilities_are_those_worked_out_by_hand(fed: glocal.Federation) -> None:
     """Of a linear model on two columns of numbers: mean, deviation, product, softmax."""
     plain = hospitals(features=["weight", "age"])
-    model = glocal.fit("fedavg", plain, **{**QUICK, "model": "logistic"}).client_model(0)
+    model = glocal.fit("fedavg", plain, **{**QUICK, "model": "logistic"}).client_model("Görlitz")
     raw = columns()
     train = plain.train.rows.tolist()
     ages = [raw["age"][i] for i in train if raw["age"][i] is not None]
@@ -140,7 +140,7 @@ def test_labels_are_called_as_they_were_given() -> None:
     rows = columns()
     coded = rows | {"outcome": [2 if each == "yes" else 1 for each in rows["outcome"]]}
     fed = glocal.federation(coded, y="outcome", clients="site")
-    model = glocal.fit("fedavg", fed, **QUICK).client_model(0)
+    model = glocal.fit("fedavg", fed, **QUICK).client_model("Wien")
     assert model.classes == [1, 2]
     assert set(model.predict(rows).tolist()) <= {1, 2}
     assert model.predict(rows).dtype.kind == "i"

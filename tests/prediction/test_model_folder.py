@@ -186,6 +186,6 @@ def test_an_own_model_is_asked_for(fed: glocal.Federation, tmp_path: Path) -> No
     for given in (Net, Net()):
         again = glocal.load_model(tmp_path / "m", module=given)
         assert np.array_equal(again.predict_proba(columns()), model.predict_proba(columns()))
-    trained()[1].client_model(0).save(tmp_path / "named")
+    trained()[1].client_model("Görlitz").save(tmp_path / "named")
     with pytest.raises(GlocalError, match="built by its name: leave module= out"):
         glocal.load_model(tmp_path / "named", module=Net)

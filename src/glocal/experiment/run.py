@@ -104,14 +104,14 @@ class Run:
         return self._filled(self.model)
 
     def client_model(self, client: str | int) -> ClientModel:
-        """The model that a client predicts with in the first repeat, by its name or its number."""
+        """The model that a client predicts with in the first repeat, by the client's name.
+
+        An integer is the name of a client that is called by it, never a position.
+        """
         names = [str(row["client"]) for row in self.clients]
-        if type(client) is int and 0 <= client < len(names):
-            number = client
-        elif str(client) in names:
-            number = names.index(str(client))
-        else:
+        if str(client) not in names:
             raise unknown("client", client, names)
+        number = names.index(str(client))
         if self.trained is not None:
             params = self.trained.models(torch.tensor([number]))
         elif self.repeats and not self.model:
