@@ -14,6 +14,11 @@ import pytest
 import torch
 
 from conftest import Command
+from glocal.data.preprocessing.columns import Column
+from glocal.data.preprocessing.fitted import Preprocessing
+from glocal.nn import models
+from glocal.prediction.client_model import ClientModel
+from glocal.prediction.description import Description
 from glocal.runs.restore import restore
 
 RUN = [
@@ -201,3 +206,23 @@ def test_numbers_have_one_column_in_their_unit(command: Command) -> None:
     errors = [abs(float(found["prediction"][i]) - labels[i]) for i in chosen]
     row = json.loads(Path("r/result.json").read_text())["methods"]["ditto"]["clients"][k]
     assert np.mean(errors) == pytest.approx(row["value"], rel=1e-6)
+
+
+def test_a_word_that_counts_as_other_is_named(command: Command) -> None:
+    grouped = Preprocessing((Column("ward", "category", levels=("heart",), other=True),))
+    about = Description(
+        *("Wien", "fedavg", "classification", "accuracy", ("no", "yes"), "logistic"),
+        own=False,
+        input_shape=(2,),
+        tokens=False,
+        outputs=2,
+    )
+    module = models.build("logistic", input_shape=(2,), classes=2)
+    ClientModel("Wien", module, about, grouped).save("m")
+    Path("new.csv").write_text("ward\nheart\nkidneys\n")
+    code, _, err = command("predict", "m", "new.csv")
+    assert (code, err) == (
+        0,
+        "glocal: column 'ward' has words that no training row had, or few had (kidneys): they "
+        "count as (other).\n",
+    )

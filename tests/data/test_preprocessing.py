@@ -15,6 +15,7 @@ from glocal.core.errors import GlocalError
 from glocal.data import client_data
 from glocal.data.federation import Federation, federation
 from glocal.data.preprocessing import statistics
+from glocal.data.preprocessing.columns import Column
 from glocal.data.preprocessing.fitted import Preprocessing
 from glocal.studies.newcomer import arrival
 
@@ -210,6 +211,8 @@ def test_what_new_rows_get(fed: Federation) -> None:
     assert all(float(new[names.index(f"ward={w}")]) == 0 for w in ("east", "north", "south"))
     assert pre.unknown_words({**row, "ward": "west"}) == {"ward": ["west"]}
     assert pre.unknown_words(row) == {}
+    grouped = Preprocessing((Column("ward", "category", levels=("east",), other=True),))
+    assert grouped.unknown_words({"ward": ["east", "west", None]}) == {"ward": ["west"]}
     for change, message in [
         ({"age": "old"}, "column 'age' should hold numbers, as in training, and row 0 has 'old'"),
         ({"age": float("inf")}, "column 'age' is not finite"),

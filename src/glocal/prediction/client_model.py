@@ -90,7 +90,10 @@ class ClientModel:
         return np.array(self.description.classes)[codes]
 
     def unknown_words(self, rows: Any) -> dict[str, list[str]]:
-        """The words of each column of the rows that no training row had."""
+        """The words of each column of the rows that no training row had.
+
+        Of a column whose rare words are grouped, those that count as "(other)".
+        """
         if self.preprocessing is None or isinstance(rows, Tensor):
             return {}
         return self.preprocessing.unknown_words(opened(rows))

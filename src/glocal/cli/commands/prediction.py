@@ -57,8 +57,9 @@ def predict(
 
     Prints a line for each row, in the order of the rows: prediction and, for classes, the
     probability of each (p_no, p_yes, …). Columns that the model does not know are ignored. A word
-    that no training row had counts as none of the known ones, and a note says so. A missing column,
-    or a cell of another kind, is an error that names it (code 2); then nothing is predicted.
+    that no training row had counts as none of the known ones (or as (other), where rare words are
+    grouped), and a note says so. A missing column, or a cell of another kind, is an error that
+    names it (code 2); then nothing is predicted.
 
     Examples:
       glocal predict runs/2026-01-31-120000-fedavg --client berlin new.csv
@@ -74,11 +75,16 @@ def predict(
     options = {"separator": separator, "decimal": decimal, "encoding": encoding}
     given = read_rows(rows, **{name: value for name, value in options.items() if value is not None})
     columns = predictions.table(model, given)
+    fitted = model.preprocessing.columns if model.preprocessing is not None else ()
+    grouped = {column.name for column in fitted if column.other}
     for column, words in model.unknown_words(given).items():
         more = f" and {len(words) - 3} more" if len(words) > 3 else ""
+        few, counted = ("", "none of the known ones")
+        if column in grouped:
+            few, counted = (", or few had", "(other)")
         print_note(
-            f"column {column!r} has words that no training row had ({', '.join(words[:3])}{more}): "
-            "they count as none of the known ones."
+            f"column {column!r} has words that no training row had{few} ({', '.join(words[:3])}"
+            f"{more}): they count as {counted}."
         )
     if out is None or out == Path("-"):
         sys.stdout.write(predictions.as_csv(columns))

@@ -64,10 +64,14 @@ class Preprocessing:
         return self.encode([self._values(table, column) for column in self.columns], which)
 
     def unknown_words(self, rows: Any) -> dict[str, list[str]]:
-        """The words of each column that no training row had; columns without any are left out."""
+        """The words of each column that no training row had; columns without any are left out.
+
+        Of a column with "(other)" these are all words that count as that: which words of training
+        were grouped is not kept, as rare words may tell who somebody is.
+        """
         table, found = self.table_of(rows), {}
         for column in self.columns:
-            if column.kind == kinds.CATEGORY and not column.other:
+            if column.kind == kinds.CATEGORY:
                 _, words = kinds.converted(table, column.name, column.kind, column.format)
                 known = {None, *column.levels} - set(column.unseen)
                 if new := sorted({word for word in words if word not in known and word}):
