@@ -115,6 +115,11 @@ def test_other_metrics_have_their_units() -> None:
     days = row("a", "better off", 1.31, 0.25, 2.4)
     (said,) = sentences({"m": run("m", [days], metric="mae", task="regression", mean=12.0)})
     assert said["sentence"] == "a: join with m, MAE better by 1.3 (0.2 … 2.4)."
+    lost = row("a", "worse off", -457.0, -772.0, -143.0)
+    (said,) = sentences({"m": run("m", [lost], metric="mae", task="regression", mean=3000.0)})
+    assert said["sentence"] == (
+        "a: stay alone; with m it is worse off, MAE worse by 457 (143 … 772)."
+    )
 
 
 def test_nobody_is_told_anything_without_a_baseline() -> None:

@@ -131,11 +131,19 @@ def _alone(joined: Mapping[str, Run], k: int) -> str:
 
 
 def difference(row: Row, summary: Row) -> str:
-    """``+3.1 points AUC (0.8 … 5.2)``: what a client gains, with its interval."""
-    gain, _, ends = figures(row, summary).partition(" ")
+    """``+3.1 points AUC (0.8 … 5.2)``: what a client gains, with its interval.
+
+    In a unit of its own it is ``MAE better by 1.3 (0.2 … 2.4)``; a loss is ``MAE worse by``.
+    """
     name = NAMES.get(summary["metric"], summary["metric"])
     if not _in_points(summary):
-        return f"{name} better by {gain.removeprefix('+')} {ends}"
+        lost = row["estimate"] < 0
+        # What is lost is written as its size: the ends of the interval change places, too.
+        if lost:
+            row = {"estimate": -row["estimate"], "low": -row["high"], "high": -row["low"]}
+        gain, _, ends = figures(row, summary).partition(" ")
+        return f"{name} {'worse' if lost else 'better'} by {gain.removeprefix('+')} {ends}"
+    gain, _, ends = figures(row, summary).partition(" ")
     return f"{gain} points {ends}" if name == "accuracy" else f"{gain} points {name} {ends}"
 
 
