@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 import typer
+from rich.text import Text
 
 from glocal.cli import app as cli
 from glocal.report.tables import Column, lay_out
@@ -28,6 +29,23 @@ def commands_with(option: str) -> Iterator[list[str]]:
             yield [*words, *NEEDED.get(words[-1], [])]
 
     yield from below(typer.main.get_command(cli.app), [])
+
+
+def test_help_shows_every_bracket() -> None:
+    """What is in brackets would be taken for a style, and not be shown."""
+
+    def below(command: click.Command) -> Iterator[str]:
+        yield command.help or ""
+        yield from (getattr(parameter, "help", None) or "" for parameter in command.params)
+        if isinstance(command, click.Group):
+            for inner in command.commands.values():
+                yield from below(inner)
+
+    shown = 0
+    for text in below(typer.main.get_command(cli.app)):
+        assert Text.from_markup(text).plain == text.replace("\\[", "[")
+        shown += "[" in text
+    assert shown > 2
 
 
 def test_all_commands_are_seen() -> None:

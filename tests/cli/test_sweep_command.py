@@ -104,3 +104,10 @@ def test_nothing_to_sweep_over(command: Any) -> None:
     code, _, error = command("sweep", "fedavg")
     assert code == 2
     assert "nothing to sweep over" in error
+
+
+def test_files_are_given_one_at_a_time(command: Any) -> None:
+    for words in (("compare", "a.toml", "b.toml"), ("sweep", "fedavg", "b.toml")):
+        code, _, error = command(*words)
+        assert code == 2
+        assert "is a file, which names its methods itself: give one file" in error

@@ -54,6 +54,7 @@ def test_in_python_and_from_a_file_it_is_the_same(tmp_path: Path, command: Any) 
         (["fedavg", "--space", "lr"], "cannot be read"),
         (["fedavg", "--space", "fedprox.mu=1"], "not among the methods"),
         (["fedavg", "--space", "mu=1"], "mu"),
+        (["fedavg", "--space", "fedavg.rounds=2,9"], "set them by --rounds"),
         (["missing.toml"], "there is no file"),
     ],
 )

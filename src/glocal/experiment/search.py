@@ -103,6 +103,11 @@ def candidates(
     """Every combination of a space, or ``most`` of them, drawn by the seed."""
     if not space:
         raise GlocalError("there is nothing to choose from: give a setting and its values.")
+    if "rounds" in space:
+        raise GlocalError(
+            "rounds are what every candidate is given alike, so nobody can choose from them: leave "
+            "them out of the space, and set them by rounds=."
+        )
     for name, values in space.items():
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
             raise GlocalError(

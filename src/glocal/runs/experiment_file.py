@@ -49,6 +49,11 @@ def named(
     """The experiment in a file, where a file is given in place of methods."""
     if len(methods) == 1 and methods[0].endswith(".toml"):
         return read(Path(methods[0]), defaults, given)
+    if files := [method for method in methods if method.endswith(".toml")]:
+        raise GlocalError(
+            f"{files[0]} is a file, which names its methods itself: give one file and nothing "
+            "beside it but options."
+        )
     return None
 
 

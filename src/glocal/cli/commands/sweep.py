@@ -25,7 +25,7 @@ def sweep(
         ...,
         metavar="METHOD...|FILE.toml",
         help="Methods, as in: fedavg 'ditto(lam=0.5)'; or a file with methods, settings and a "
-        "table [sweep] of lists (options given here win).",
+        "table \\[sweep] of lists (options given here win).",
     ),
     over: list[str] | None = option(
         None,

@@ -30,8 +30,8 @@ def tune(
     methods: list[str] = typer.Argument(
         ...,
         metavar="METHOD...|FILE.toml",
-        help="Methods, as in: fedavg fedprox; or a file with methods, settings and a table [sweep] "
-        "of lists to choose from (options given here win).",
+        help="Methods, as in: fedavg fedprox; or a file with methods, settings and a table "
+        "\\[sweep] of lists to choose from (options given here win).",
     ),
     space: list[str] | None = option(
         None,
