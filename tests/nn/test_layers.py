@@ -165,7 +165,8 @@ def test_spectral_norm_of_zero_is_zero() -> None:
 
 
 def test_spectral_norm_gradient_is_torchs() -> None:
-    theirs = parametrizations.spectral_norm(nn.Linear(4, 3), n_power_iterations=100)
+    # Drawn with any seed, two singular values may be too close for so many iterations.
+    theirs = parametrizations.spectral_norm(seeded(lambda: nn.Linear(4, 3)), n_power_iterations=100)
     ours = convert(theirs)
     assert isinstance(ours, SpectralLinear)
     ours.iterations = 100
