@@ -166,7 +166,7 @@ def test_one_cell_of_each_kind_decides_for_a_column() -> None:
     day = datetime.date(2024, 5, 1)
     cells: list[tuple[list[Any], str]] = [
         ([decimal.Decimal("1.5"), 2, None], "numbers"),
-        ([True, False, None], "numbers"),
+        ([True, False, None], "true or false"),
         ([day, datetime.datetime(2024, 5, 2, 12), None], "dates"),
         ([np.datetime64("2024-05-01"), np.datetime64("NaT"), np.datetime64("2024-05-03")], "dates"),
         ([b"a", b"b", b"a"], "words"),

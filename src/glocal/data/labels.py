@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Callable, Mapping
+
 import numpy as np
+import torch
 from torch import Tensor
 
-from glocal.core.errors import shown
+from glocal.core.errors import GlocalError, shown
 from glocal.data import validation as check
-from glocal.data.preprocessing.kinds import NUMBER, case_warnings, recognised
+from glocal.data.preprocessing.doubts import case_warnings, zero_warnings
+from glocal.data.preprocessing.kinds import CATEGORY, DATE, NUMBER, recognised
 from glocal.data.preprocessing.report import ColumnReport
-from glocal.data.quantities import AUTO, refuse_doubtful
-from glocal.data.table import Table
+from glocal.data.quantities import AUTO, MANY, refuse_doubtful
+from glocal.data.table import Table, as_numbers, is_gap
 from glocal.data.validation import Array
+
+FEW = 20
+"""In fewer rows than this, nothing is said about rare classes."""
+
+FEWEST = 2
+"""A class with so few rows, or a thousandth of them, may be a slip."""
+
+MOST = 0.5
+"""If more than this share of the rows had a class of its own, they would be none."""
 
 
 def of_table(
@@ -23,8 +37,13 @@ def of_table(
     quantity are an error, unless the ``task`` is said.
     """
     values = table.ids(name, "labels")
-    if task == AUTO and classes is None:
+    if table.text and values.dtype.kind == "U":
+        values = as_numbers(values)
+    undecided = task == AUTO and classes is None
+    if undecided:
         refuse_doubtful(_numbers_of(table, name, values), f"the label column {shown(name)}")
+    if values.dtype.kind in "UM" or isinstance(values[0], str | datetime.date):
+        _refuse_no_classes(table, name, undecided)
     inside = f" in column {shown(name)}"
     warnings: list[str] = []
     codes: dict[str, int] | None = None
@@ -39,6 +58,12 @@ def of_table(
         values = values.astype(np.int64)
     if values.dtype.kind in "iu":
         known, position = np.unique(values, return_inverse=True)
+        if undecided and len(known) > 2:
+            warnings = [
+                f"the label column {shown(name)} holds integers, {known[0]} … {known[-1]}, which "
+                f"were read as {len(known)} classes: say task='regression' or task='counts' if "
+                "they are amounts, and task='classification' if not."
+            ]
         if classes is None and not np.array_equal(known, np.arange(len(known))):
             codes = {str(label): code for code, label in enumerate(known.tolist())}
             first = ", ".join(str(label) for label in known[:3].tolist())
@@ -50,10 +75,61 @@ def of_table(
             values = position
     labels, count, words = check.labels(values, classes, table.where, inside)
     was = "words" if words is not None else "numbers"
+    codes = words if codes is None else codes
     if words is not None:
-        warnings += case_warnings(name, words)
+        warnings += [*case_warnings(name, words), *zero_warnings(name, words)]
+    named = {code: word for word, code in (codes or {}).items()}
+    warnings += _slips(name, labels, named, table.where)
     report = ColumnReport(name, was, f"the label, {count} classes", warnings=tuple(warnings))
-    return labels, count, words if codes is None else codes, report
+    return labels, count, codes, report
+
+
+def _refuse_no_classes(table: Table, name: str, undecided: bool) -> None:
+    """Raise where labels are dates, or where almost every row has another word."""
+    found = recognised(table, name)
+    known = found.values[~np.isnan(found.values)]
+    distinct = len(np.unique(known))
+    dates = found.kind == DATE or (found.meant is not None and found.meant.what == "dates")
+    if (undecided and dates and distinct > MANY) or (
+        table.rows >= FEW and distinct > MOST * table.rows
+    ):
+        first = int((~np.isnan(found.values)).nonzero()[0][0])
+        what = "dates" if dates else "words" if found.kind == CATEGORY else "values"
+        raise GlocalError(
+            f"the label column {shown(name)} has {distinct} different {what} in {table.rows} rows, "
+            f"such as {shown(str(table[name][first]))} in {table.where(first)}, which are no "
+            "classes: name the column of classes with label=, or join words that mean the same."
+        )
+
+
+def _slips(
+    name: str, labels: Tensor, named: Mapping[int, str], where: Callable[[int], str]
+) -> list[str]:
+    """Sentences about classes that may be slips: marks of missing labels, and very rare ones."""
+    counts = torch.bincount(labels).tolist()
+    at = {code: where(int((labels == code).nonzero()[0])) for code, n in enumerate(counts) if n}
+    gaps = [code for code, word in named.items() if is_gap(word)]
+    few = max(FEWEST, len(labels) // 1000)
+    rare = [code for code in at if counts[code] <= few and code not in gaps]
+    sentences = [
+        f"the label column {shown(name)} has {shown(named[code])} in {_rows(counts[code])}, such "
+        f"as {at[code]}, which was read as a class: leave those rows out if it means that the "
+        "label is missing."
+        for code in gaps
+    ]
+    if rare and len(labels) >= FEW:
+        more = len(rare) - 1
+        others = f" (and {more} more such class{'es' * (more > 1)})" if more else ""
+        sentences.append(
+            f"class {shown(named.get(rare[0], str(rare[0])))}{others} of the label column "
+            f"{shown(name)} has {_rows(counts[rare[0]])} of {len(labels)}, {at[rare[0]]} among "
+            "them: correct it if it is a slip, or leave such rows out."
+        )
+    return sentences
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'s' * (count != 1)}"
 
 
 def _numbers_of(table: Table, name: str, values: Array) -> Array:

@@ -13,7 +13,8 @@ from torch import Tensor
 from glocal.core.errors import GlocalError, shown
 from glocal.data.partition import Partition
 from glocal.data.preprocessing import fitting
-from glocal.data.preprocessing.kinds import RawColumn, case_warnings, recognised
+from glocal.data.preprocessing.doubts import case_warnings, zero_warnings
+from glocal.data.preprocessing.kinds import RawColumn, recognised
 from glocal.data.preprocessing.report import ColumnReport
 from glocal.data.split import UnsplitData
 from glocal.data.table import Table, named_columns
@@ -87,17 +88,13 @@ def canonical_order(x: Tensor, y: Tensor, unit: Tensor | None) -> Tensor:
 
 def id_columns(table: Table, clients: Any, group: Any) -> list[ColumnReport]:
     """What became of the columns of clients and groups, where they are named."""
-    named = ((clients, "the clients"), (group, "the groups"))
-    return [
-        ColumnReport(
-            name,
-            "ids",
-            became,
-            warnings=tuple(case_warnings(name, table.ids(name, became).tolist())),
-        )
-        for name, became in named
-        if isinstance(name, str)
-    ]
+    reports = []
+    for name, became in ((clients, "the clients"), (group, "the groups")):
+        if isinstance(name, str):
+            ids = table.ids(name, became).tolist()
+            warnings = (*case_warnings(name, ids), *zero_warnings(name, ids))
+            reports.append(ColumnReport(name, "ids", became, warnings=warnings))
+    return reports
 
 
 def reordered(partition: Partition, order: Tensor | None) -> Partition:

@@ -54,10 +54,14 @@ def of_column(table: Table, name: str, task: str) -> tuple[Tensor, ColumnReport]
     named_column(table, name, "labels")
     found = recognised(table, name)
     if found.kind != NUMBER:
+        if found.meant is not None:
+            raise GlocalError(
+                f"{task} needs numbers as labels, and {found.meant.problem}: {found.meant.remedy}."
+            )
         example = found.words[0] if found.words else "dates"
         raise GlocalError(
             f"the label column {shown(name)} holds {found.was}, such as {shown(example)}, and "
-            f"{task} needs numbers: give numbers without units, or say task='classification'."
+            f"{task} needs numbers: give numbers, or say task='classification'."
         )
     inside = f" in column {shown(name)}"
     became = f"the label, a {'count' if task == 'counts' else 'number'}"

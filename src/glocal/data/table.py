@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -63,14 +64,14 @@ class Table(Mapping[str, Array]):
         )
 
     def ids(self, name: str, what: str) -> Array:
-        """A column of labels, clients or groups: integers, numbers or words.
+        """A column of clients, groups or labels: integers, or words as they are written.
 
         "NA" and the like are no class and no client: they are missing, as an empty cell is. Blanks
         around a word are no part of it.
         """
         values = column(self, name, what)
         if self.text:
-            return typed(["" if cell in WORD_GAPS else cell for cell in values.tolist()])
+            return as_written(["" if cell in WORD_GAPS else cell for cell in values.tolist()])
         if values.dtype.kind not in "OU":
             return values
         listed = [v.strip() if isinstance(v, str) else v for v in values.tolist()]
@@ -137,17 +138,28 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(name[:LONGEST] for name in every[:20]) + more
 
 
-def typed(cells: Sequence[str]) -> Array:
-    """Labels, clients or groups that are text, as integers, as numbers, or as words."""
-    try:
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+"""An integer as it is usually written: with zeros in front, as in "007", it is a name."""
+
+
+def as_written(cells: Sequence[str]) -> Array:
+    """Cells as integers if all are, so that they are in the order of numbers; else as they are."""
+    if all(INTEGER.fullmatch(cell) for cell in set(cells)):
         return np.array([int(cell) for cell in cells])
-    except (ValueError, OverflowError):
-        pass
-    try:
-        # One "NA" among numbers is a gap to be named, not a reason to take them all for words.
-        return np.array([np.nan if is_gap(cell) else float(cell) for cell in cells])
-    except ValueError:
-        return np.array(cells)
+    return np.array(cells)
+
+
+def as_numbers(words: Array) -> Array:
+    """Labels that are text as numbers, if all are: "1.0", but not "01", which is a name."""
+    if any(cell[:1] == "0" and cell.isdecimal() and len(cell) > 1 for cell in set(words.tolist())):
+        return words
+    for kind in (int, float):
+        try:
+            # One "NA" among numbers is a gap to be named, not a reason to take them for words.
+            return np.array([kind("nan" if is_gap(c) else c) for c in words.tolist()])
+        except (ValueError, OverflowError):
+            pass
+    return words
 
 
 GAPS = frozenset(

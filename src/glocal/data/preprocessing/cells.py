@@ -13,14 +13,27 @@ THOUSANDS_POINT = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?")
 THOUSANDS_COMMA = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 
-BEGINS_WITH_A_NUMBER = re.compile(r"[<>≤≥~≈=]{0,2}\s*[+-]?\d+([.,]\d+)*\s*[^\d\s]?[^\d]{0,11}")
-"""A number with a unit or a sign: "27.9 kg", "< 5", "12 %"."""
+MINUS = "\u2212"
+"""The minus that word processors write."""
+BETWEEN_THOUSANDS = "['\u2019\u00a0\u202f]"
+"""Apostrophes, and blanks at which no line breaks: in a number they can mean nothing else."""
+GROUPED = re.compile(rf"[+-]?[1-9]\d{{0,2}}({BETWEEN_THOUSANDS}\d{{3}})+([.,]\d+)?")
 
-WITH_A_UNIT = re.compile(
-    r"(?P<number>[+-]?[\d.,]*\d)(?:\s+(?P<after>[^\W\d_]\S{0,11})|\s*(?P<unit>[%‰°€$£]\S{0,11}"
+LEADING_ZERO = re.compile(r"0\d+")
+TRUTH = {"true": 1.0, "false": 0.0}
+
+LIKE_A_NUMBER = re.compile(
+    rf"[<>≤≥~≈=€$£¥]{{0,2}}\s*[+{MINUS}-]?\d+(([.,]|{BETWEEN_THOUSANDS})\d+)*\s*[^\d\s]?[^\d]{{0,11}}"
+)
+"""A number with a unit or a sign: "27.9 kg", "< 5", "12 %", "€ 5.20"."""
+
+A_NUMBER = rf"(?P<number>[+{MINUS}-]?([\d.,]|{BETWEEN_THOUSANDS})*\d)"
+UNIT_BEHIND = re.compile(
+    A_NUMBER + r"(?:\s+(?P<after>[^\W\d_]\S{0,11})|\s*(?P<unit>[%‰°€$£¥]\S{0,11}"
     r"|[^\W\d_]{2}\S{0,10}))"
 )
 """A number and its unit, as in "27.9 kg", "12%", "31 kg/m2"; "3b" may be the name of a ward."""
+CURRENCY_IN_FRONT = re.compile(rf"(?P<sign>[+{MINUS}-]?)(?P<unit>[€$£¥])\s*" + A_NUMBER)
 
 EPOCH = datetime.datetime(1970, 1, 1)
 DAY = 86_400.0
@@ -37,6 +50,9 @@ DATE_FORMATS = ("year-month-day", "day-month-year", "month-day-year")
 
 def number(cell: str, decimal: str) -> float | None:
     """The number in a cell with this decimal mark, or none; beyond float64 it is infinite."""
+    cell = cell.replace(MINUS, "-")
+    if GROUPED.fullmatch(cell):
+        cell = re.sub(BETWEEN_THOUSANDS, "", cell)
     if decimal == ",":
         if THOUSANDS_POINT.fullmatch(cell):
             cell = cell.replace(".", "")
@@ -61,9 +77,11 @@ def decimal_mark(cells: Iterable[str], said: str | None) -> str | None:
         return said if all(number(cell, said) is not None for cell in distinct) else None
     if all(PLAIN.fullmatch(cell) or INFINITE.fullmatch(cell) for cell in distinct):
         return "."
-    by_comma = all(number(cell, ",") is not None for cell in distinct)
-    by_point = all(number(cell, ".") is not None for cell in distinct)
-    return None if by_comma == by_point else "," if by_comma else "."
+    read = {mark: [number(cell, mark) for cell in distinct] for mark in ".,"}
+    marks = [mark for mark, numbers in read.items() if None not in numbers]
+    if len(marks) == 2 and read["."] != read[","]:
+        return None
+    return marks[0] if marks else None
 
 
 def is_ambiguous(cells: Iterable[str]) -> bool:
@@ -72,22 +90,44 @@ def is_ambiguous(cells: Iterable[str]) -> bool:
     return all(number(cell, mark) is not None for cell in distinct for mark in ",.")
 
 
+def codes_with_zeros(cells: Iterable[str]) -> bool:
+    """Whether all cells are as many digits, some with zeros in front: codes, such as postcodes."""
+    distinct = set(cells)
+    return (
+        len({len(cell) for cell in distinct}) == 1
+        and all(cell.isdecimal() for cell in distinct)
+        and any(LEADING_ZERO.fullmatch(cell) for cell in distinct)
+    )
+
+
+def split_unit(cell: str) -> tuple[str, str] | None:
+    """The number and the unit of a cell, which is behind it or, of a currency, in front."""
+    if match := UNIT_BEHIND.fullmatch(cell):
+        return match["number"], match["after"] or match["unit"]
+    if match := CURRENCY_IN_FRONT.fullmatch(cell):
+        return match["sign"] + match["number"], match["unit"]
+    return None
+
+
 def unit_of(cells: Iterable[str], said: str | None) -> tuple[str, str] | None:
     """The decimal mark and the unit with which all cells are numbers; None: there is no such."""
     numbers, units = set(), set()
     for cell in cells:
-        match = WITH_A_UNIT.fullmatch(cell)
-        if match is None:
+        parts = split_unit(cell)
+        if parts is None:
             return None
-        numbers.add(match["number"])
-        units.add(match["after"] or match["unit"])
+        numbers.add(parts[0])
+        units.add(parts[1])
     mark = decimal_mark(numbers, said)
     return (mark, units.pop()) if mark is not None and len(units) == 1 else None
 
 
 def number_with(cell: str, decimal: str, unit: str) -> float | None:
-    """The number in a cell that ends in this unit, or none."""
-    return number(cell.removesuffix(unit).rstrip(), decimal) if cell.endswith(unit) else None
+    """The number in a cell that has this unit (``""``: none), or none."""
+    if cell.endswith(unit):
+        return number(cell.removesuffix(unit).rstrip(), decimal)
+    parts = split_unit(cell)
+    return number(parts[0], decimal) if parts is not None and parts[1] == unit else None
 
 
 def date_format(cells: Iterable[str]) -> str | None:
@@ -150,15 +190,3 @@ def differ_in_case(words: Iterable[object]) -> tuple[str, str] | None:
         if other != word:
             return other, word
     return None
-
-
-def looks_numeric(words: Iterable[tuple[str, int]]) -> tuple[int, int, str]:
-    """Of words with their counts: how many cells begin with a number, all cells, an example."""
-    numeric, total, example = 0, 0, ""
-    for word, count in words:
-        total += count
-        if BEGINS_WITH_A_NUMBER.fullmatch(word):
-            numeric += count
-            if not example or PLAIN.fullmatch(example):  # one with a unit says more
-                example = word
-    return numeric, total, example

@@ -153,21 +153,29 @@ def _placed(raw: RawColumn, values: Array, *, forced: bool) -> tuple[Column | No
             "out (drop=) unless later dates mean something."
         )
         return column, f"days since 1970-01-01{indicated}", warning
-    all_differ = raw.is_integer and len(distinct) >= FEW and bool((counts == 1).all())
-    if all_differ and not forced:
-        if looks_like_an_id(raw.name):
-            warning = (
-                f"column {shown(raw.name)} has another number in every training row, like an id, "
-                "and was left out: name it with features= if it is a feature."
-            )
-            return None, "left out: an id", warning
-        if _counts_the_rows(raw.values):
-            warning = (
-                f"column {shown(raw.name)} counts the rows: leave it out (drop=) if it is their "
-                "number."
-            )
-            return column, f"a number{indicated}", warning
-    return column, f"a number{indicated}", ""
+    whole = bool((distinct == np.floor(distinct)).all())
+    all_differ = whole and len(distinct) >= FEW and bool((counts == 1).all())
+    became = f"a number{indicated}"
+    if not all_differ or forced:
+        return column, became, ""
+    if looks_like_an_id(raw.name):
+        warning = (
+            f"column {shown(raw.name)} has another number in every training row, like an id, "
+            "and was left out: name it with features= if it is a feature."
+        )
+        return None, "left out: an id", warning
+    if _counts_the_rows(raw.values):
+        warning = (
+            f"column {shown(raw.name)} counts the rows: leave it out (drop=) if it is their number."
+        )
+        return column, became, warning
+    if raw.warnings:  # which say what it may be
+        return column, became, ""
+    warning = (
+        f"column {shown(raw.name)} has another integer in every training row: leave it out (drop=) "
+        "if it is an id."
+    )
+    return column, became, warning
 
 
 def _counts_the_rows(values: Array) -> bool:
@@ -182,12 +190,11 @@ def _category(
     cells, warning = int(counts.sum()), ""
     about = f"has {len(distinct)} different words in {cells} training rows"
     free_text = cells >= FEW and len(distinct) > FREE_TEXT * cells
-    if raw.meant_as_numbers is not None:
-        problem, remedy = raw.meant_as_numbers
+    if raw.meant is not None:
         if not forced and (free_text or len(distinct) > MOST_LEVELS):
-            warning = f"{problem}; it {about} and was left out: {remedy}."
-            return None, "left out: not all are numbers", warning
-        warning = f"{problem}, so it was read as words: {remedy}."
+            warning = f"{raw.meant.problem}; it {about} and was left out: {raw.meant.remedy}."
+            return None, f"left out: not all are {raw.meant.what}", warning
+        warning = f"{raw.meant.problem}, so it was read as words: {raw.meant.remedy}."
     if free_text:
         if forced:
             raise GlocalError(

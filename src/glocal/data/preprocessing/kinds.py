@@ -12,23 +12,23 @@ import decimal
 import math
 import numbers
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from glocal.core.errors import GlocalError, shown
 from glocal.data import validation as check
-from glocal.data.preprocessing import cells
+from glocal.data.preprocessing import cells, doubts
+from glocal.data.preprocessing.doubts import Meant
 from glocal.data.table import WORD_GAPS, Table, is_gap
 from glocal.data.validation import Array
 
 NUMBER, DATE, CATEGORY = "number", "date", "category"
 
-LOOKS_NUMERIC = 0.5
-"""The share of words that begin with a number from which a column seems to be meant as numbers."""
+TRUE_OR_FALSE = "true or false"
+"""The format of text that is true or false, in upper or lower case."""
 
 PLAIN_LETTERS = re.compile(r"[0-9+\-.eEna]*")
 """What Python reads as a number and is of these letters is a plain number, or "nan"."""
@@ -42,16 +42,15 @@ class RawColumn:
     kind: str
     format: str
     """The decimal mark of numbers in text and their unit (".", ",", ". kg"), or how dates are
-    written; ``""``: neither is text."""
+    written; true or false; ``""``: none of these is text."""
     values: Array
     words: tuple[str, ...]
     """The words of a category, sorted."""
     was: str
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    is_integer: bool = False
-    meant_as_numbers: tuple[str, str] | None = None
-    """Of words that look like numbers: why they are none, and what to do about it."""
+    meant: Meant | None = None
+    """What words seem to be meant as, such as numbers."""
 
     @property
     def missing(self) -> int:
@@ -60,7 +59,15 @@ class RawColumn:
 
 
 def recognised(table: Table, name: str) -> RawColumn:
-    """What a column holds, found from its cells."""
+    """What a column holds, found from its cells, with warnings about what it may be instead."""
+    raw = _recognised(table, name)
+    if raw.kind != NUMBER:
+        return raw
+    doubtful = doubts.number_warnings(name, raw.values, table.where)
+    return replace(raw, warnings=(*raw.warnings, *doubtful))
+
+
+def _recognised(table: Table, name: str) -> RawColumn:
     values = table[name]
     if values.dtype.kind in "biuf":
         return _numbers(table, name, values)
@@ -77,8 +84,7 @@ def recognised(table: Table, name: str) -> RawColumn:
     present = [v for v in listed if not check.missing(v)]
     if present and all(isinstance(v, numbers.Real) for v in present):
         floats = check.as_floats(np.array([math.nan if check.missing(v) else v for v in listed]))
-        integer = all(isinstance(v, int) for v in present)
-        return _numbers(table, name, floats, integer=integer)
+        return _numbers(table, name, floats, boolean=all(isinstance(v, bool) for v in present))
     if present and all(isinstance(v, datetime.date) for v in present):
         floats = np.array([math.nan if check.missing(v) else cells.days_of(v) for v in listed])
         return RawColumn(name, DATE, "", floats, (), "dates")
@@ -100,12 +106,11 @@ def _as_plain(value: Any, name: str, table: Table, row: int) -> Any:
     return value
 
 
-def _numbers(table: Table, name: str, values: Array, *, integer: bool = False) -> RawColumn:
+def _numbers(table: Table, name: str, values: Array, *, boolean: bool = False) -> RawColumn:
     floats = finite(values.astype(np.float64), name, table.where)
-    was = "true or false" if values.dtype.kind == "b" else "numbers"
-    return RawColumn(
-        name, NUMBER, "", floats, (), was, is_integer=integer or values.dtype.kind in "iu"
-    )
+    if boolean or values.dtype.kind == "b":
+        return RawColumn(name, NUMBER, TRUE_OR_FALSE, floats, (), TRUE_OR_FALSE)
+    return RawColumn(name, NUMBER, "", floats, (), "numbers")
 
 
 def _times(table: Table, name: str, values: Array) -> RawColumn:
@@ -133,35 +138,48 @@ def finite(values: Array, name: str, where: Callable[[int], str]) -> Array:
 def _text(table: Table, name: str, text: list[str | None]) -> RawColumn:
     """A column of text: numbers if it comes from a text file and all are, dates, or words.
 
-    Numbers with a unit are numbers wherever they come from; other text in a DataFrame is no number,
-    as "007" may be a code there.
+    Numbers with a unit and true or false are numbers wherever they come from; other text in a
+    DataFrame is no number, as "007" may be a code there.
     """
     if table.text and table.decimal != "," and (plain := _plain_numbers(text)) is not None:
-        values, integer = finite(plain[0], name, table.where), plain[1]
-        return RawColumn(name, NUMBER, ".", values, (), "numbers", is_integer=integer)
+        return RawColumn(name, NUMBER, ".", finite(plain, name, table.where), (), "numbers")
     # Each distinct cell is looked at once: most tables have far fewer of these than rows.
     present = {cell for cell in set(text) if cell is not None and not is_gap(cell)}
-    mark = cells.decimal_mark(present, table.decimal) if table.text and present else None
-    if mark is not None:
-        by_cell = {cell: cells.number(cell, mark) for cell in present}
-        values = finite(_looked_up(by_cell, text), name, table.where)
-        notes = ("decimal commas",) if mark == "," and any("," in c for c in present) else ()
-        integer = all(cell.lstrip("+-").isdecimal() for cell in present)
-        return RawColumn(name, NUMBER, mark, values, (), "numbers", notes, is_integer=integer)
-    found = cells.unit_of(present, table.decimal) if present else None
+    if not present:
+        return _words(table, name, text)
+    if all(cell.lower() in cells.TRUTH for cell in present):
+        values = _looked_up({cell: cells.TRUTH[cell.lower()] for cell in present}, text)
+        return RawColumn(name, NUMBER, TRUE_OR_FALSE, values, (), TRUE_OR_FALSE)
+    if table.text and not cells.codes_with_zeros(present):
+        mark = cells.decimal_mark(present, table.decimal)
+        if mark is not None:
+            return _numbers_in_text(table, name, text, present, mark)
+    found = cells.unit_of(present, table.decimal)
     if found is not None:
         return _with_unit(table, name, text, present, found)
-    how = cells.date_format(present) if present else None
+    how = cells.date_format(present)
     if how:
         values = _looked_up({cell: cells.days(cell, how) for cell in present}, text)
         return RawColumn(name, DATE, how, values, (), "dates", (how,))
+    return _words(table, name, text)
+
+
+def _numbers_in_text(
+    table: Table, name: str, text: list[str | None], present: set[str], mark: str
+) -> RawColumn:
+    """A column of which all cells are numbers with this decimal mark."""
+    values = _looked_up({cell: cells.number(cell, mark) for cell in present}, text)
+    notes = ("decimal commas",) if mark == "," and any("," in c for c in present) else ()
     warnings = []
-    if how == "":
+    padded = next((i for i, c in enumerate(text) if c and cells.LEADING_ZERO.fullmatch(c)), None)
+    if padded is not None:
         warnings.append(
-            f"column {shown(name)} holds dates of which day and month cannot be told apart, so it "
-            "was read as words: write them as 2026-01-31."
+            f"column {shown(name)} has zeros in front of numbers, such as {shown(text[padded])} in "
+            f"{table.where(padded)}, and was read as numbers: leave it out (drop=) if they are "
+            "codes."
         )
-    return _words(table, name, text, warnings)
+    floats = finite(values, name, table.where)
+    return RawColumn(name, NUMBER, mark, floats, (), "numbers", notes, tuple(warnings))
 
 
 def _looked_up(by_cell: Mapping[str, float | None], text: list[str | None]) -> Array:
@@ -169,21 +187,21 @@ def _looked_up(by_cell: Mapping[str, float | None], text: list[str | None]) -> A
     return np.array([*map(by_cell.get, text)], np.float64)  # type: ignore[arg-type]
 
 
-def _plain_numbers(text: list[str | None]) -> tuple[Array, bool] | None:
-    """The numbers of a column without decimal commas, and if all are integers; else None.
+def _plain_numbers(text: list[str | None]) -> Array | None:
+    """The numbers of a column without decimal commas and zeros in front of them; else None.
 
     Most columns of numbers are like this, and this takes a fraction of the time.
     """
     filled = [cell or "nan" for cell in text]  # an empty cell is missing
-    joined = "".join(filled)
-    if not PLAIN_LETTERS.fullmatch(joined):
+    if not PLAIN_LETTERS.fullmatch("".join(filled)):
+        return None
+    if any(cell[0] == "0" and cell.isdecimal() and len(cell) > 1 for cell in filled):
         return None
     try:
         values = np.fromiter(map(float, filled), np.float64, len(filled))
     except ValueError:
         return None
-    integer = not any(letter in joined for letter in ".eE")
-    return None if np.isnan(values).all() else (values, integer)
+    return None if np.isnan(values).all() else values
 
 
 def _with_unit(
@@ -205,53 +223,14 @@ def _with_unit(
     )
 
 
-def case_warnings(name: str, words: Iterable[object]) -> list[str]:
-    """A sentence, if words of a column differ only in upper and lower case."""
-    pair = cells.differ_in_case(words)
-    if pair is None:
-        return []
-    first, second = map(shown, pair)
-    return [
-        f"column {shown(name)} has words that differ in upper and lower case alone, such as "
-        f"{first} and {second}, which are taken for different ones: write them alike if they are "
-        "the same."
-    ]
-
-
-def _words(table: Table, name: str, text: list[str | None], warnings: list[str]) -> RawColumn:
-    counts, dated = Counter(text), bool(warnings)
-    for gap in (None, *WORD_GAPS):
-        counts.pop(gap, None)
-    words = {word: n for word, n in counts.items() if word is not None}
-    vocabulary = tuple(sorted(words))
-    warnings = [*warnings, *case_warnings(name, vocabulary)]
+def _words(table: Table, name: str, text: list[str | None]) -> RawColumn:
+    vocabulary = tuple(sorted({w for w in set(text) if w is not None and w not in WORD_GAPS}))
     check.writable(vocabulary, f"the word of column {shown(name)},")
     values = _looked_up({word: float(i) for i, word in enumerate(vocabulary)}, text)
-    problem = None if dated or not words else _meant_as_numbers(table, name, words, text)
+    warnings = tuple(doubts.case_warnings(name, vocabulary))
     return RawColumn(
-        *(name, CATEGORY, "", values, vocabulary, "words", (), tuple(warnings)),
-        meant_as_numbers=problem,
-    )
-
-
-def _meant_as_numbers(
-    table: Table, name: str, counts: Mapping[str, int], text: list[str | None]
-) -> tuple[str, str] | None:
-    """Why words that look like numbers are none, and what to do about it."""
-    numeric, total, example = cells.looks_numeric(counts.items())
-    if numeric < LOOKS_NUMERIC * total:
-        return None
-    if cells.is_ambiguous(counts):
-        remedy = "say decimal=',' or decimal='.'"
-    elif numeric < total:
-        example = min(w for w in counts if not cells.BEGINS_WITH_A_NUMBER.fullmatch(w))
-        remedy = "if it is meant as numbers, give numbers only and leave missing cells empty"
-    else:
-        remedy = "if it is meant as numbers, give numbers without signs, and one unit or none"
-    where = table.where(text.index(example))
-    return (
-        f"column {shown(name)} looks like numbers, but {shown(example)} in {where} is none",
-        remedy,
+        *(name, CATEGORY, "", values, vocabulary, "words", (), warnings),
+        meant=doubts.meant_as(table, name, text),
     )
 
 
@@ -261,7 +240,7 @@ def converted(table: Table, name: str, kind: str, form: str) -> tuple[Array, lis
     A cell that does not fit the kind is an error; None and NaN are missing.
     """
     raw = table[name].tolist() if table[name].dtype.kind in "OUS" else None
-    if kind == NUMBER and table.decimal is not None:
+    if kind == NUMBER and table.decimal is not None and form != TRUE_OR_FALSE:
         form = table.decimal + form[1:]  # somebody said how these rows are written
     if kind == CATEGORY:
         listed = table[name].tolist() if raw is None else raw
@@ -273,7 +252,7 @@ def converted(table: Table, name: str, kind: str, form: str) -> tuple[Array, lis
             known = table[name].dtype.kind == "m" and kind == NUMBER
             if not (known or (table[name].dtype.kind == "M" and kind == DATE)):
                 raise _wrong(name, kind, f"holds {table[name].dtype}")
-        return recognised(table.with_columns([name]), name).values, []
+        return _recognised(table, name).values, []
     out = np.empty(table.rows)
     for i, cell in enumerate(raw):
         value = _as_plain(cell, name, table, i)
@@ -282,7 +261,8 @@ def converted(table: Table, name: str, kind: str, form: str) -> tuple[Array, lis
             continue
         found = _of_kind(value, kind, form)
         if found is None:
-            with_unit = f" in{form[1:]}" if kind == NUMBER and len(form) > 1 else ""
+            has_unit = kind == NUMBER and form[1:2] == " "
+            with_unit = f" in{form[1:]}" if has_unit else ""
             raise _wrong(name, kind, f"{table.where(i)} has {shown(value)}", with_unit)
         out[i] = found
     return finite(out, name, table.where), []
@@ -290,6 +270,8 @@ def converted(table: Table, name: str, kind: str, form: str) -> tuple[Array, lis
 
 def _of_kind(value: Any, kind: str, form: str) -> float | None:
     if isinstance(value, str):
+        if form == TRUE_OR_FALSE:
+            return cells.TRUTH.get(value.strip().lower(), cells.number(value.strip(), "."))
         if kind == NUMBER:
             mark, _, unit = form.partition(" ")
             return cells.number_with(value.strip(), mark or ".", unit)

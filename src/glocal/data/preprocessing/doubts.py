@@ -1,0 +1,184 @@
+"""What a column may be meant as, where its cells do not say it: sentences about it.
+
+They decide nothing but what is said: nothing here changes a feature.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glocal.core.errors import shown
+from glocal.data.preprocessing import cells
+from glocal.data.table import Table, is_gap
+from glocal.data.validation import Array
+
+MOST = 0.5
+"""The share of cells that look like numbers from which a column seems to be meant as numbers."""
+
+NINES = re.compile(r"-?99+")
+"""What stands for a missing value in many tables: −999, 9999."""
+
+COMPACT_DATES = (1900_01_01, 2100_12_31)
+
+SHORT_YEAR = re.compile(r"\d{1,2}([-/.])\d{1,2}\1\d{2}")
+MONTH_BY_NAME = re.compile(
+    r"(\d{1,2}[.\s-]*)?(jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)"
+    r"[a-zäéû]*[.,\s-]+(\d{1,2},?\s+)?\d{2,4}",
+    re.IGNORECASE,
+)
+TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2})?(\s*[ap]\.?m\.?)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Meant:
+    """What words seem to be meant as, why they are not read so, and what to do about it."""
+
+    what: str
+    problem: str
+    remedy: str
+
+
+def case_warnings(name: str, words: Iterable[object]) -> list[str]:
+    """A sentence, if words of a column differ only in upper and lower case."""
+    pair = cells.differ_in_case(words)
+    if pair is None:
+        return []
+    first, second = map(shown, pair)
+    return [
+        f"column {shown(name)} has words that differ in upper and lower case alone, such as "
+        f"{first} and {second}, which are taken for different ones: write them alike if they are "
+        "the same."
+    ]
+
+
+def zero_warnings(name: str, words: Iterable[object]) -> list[str]:
+    """A sentence, if two ids or labels are the same number, written in two ways ("01", "1")."""
+    by_number: dict[float, str] = {}
+    for word in sorted({word for word in words if isinstance(word, str)}):
+        value = cells.number(word, ".")
+        other = word if value is None else by_number.setdefault(value, word)
+        if other != word:
+            return [
+                f"column {shown(name)} has {shown(other)} and {shown(word)}, which are taken for "
+                "different ones: write them alike if they are the same."
+            ]
+    return []
+
+
+def number_warnings(name: str, values: Array, where: Callable[[int], str]) -> list[str]:
+    """Sentences about numbers that may be none: dates without dots, marks of missing values."""
+    distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    low, high = COMPACT_DATES
+    in_range = len(distinct) > 1 and low <= distinct[0] and distinct[-1] <= high
+    if in_range and all(_is_compact_date(value) for value in distinct.tolist()):
+        first = int((~np.isnan(values)).nonzero()[0][0])
+        return [
+            f"column {shown(name)} looks like dates, such as {values[first]:.0f} in "
+            f"{where(first)}, and was read as numbers: write them as 2026-01-31, or leave it out "
+            "(drop=)."
+        ]
+    ends = {0, len(distinct) - 1} if len(distinct) > 2 else set()
+    marks = [i for i in sorted(ends) if counts[i] > 1 and NINES.fullmatch(f"{distinct[i]:.9g}")]
+    others = np.delete(distinct, marks)
+    sentences = []
+    for i in marks:
+        value = distinct[i]
+        if np.abs(others - value).min() > others[-1] - others[0]:  # farther than they are apart
+            row = where(int((values == value).nonzero()[0][0]))
+            sentences.append(
+                f"column {shown(name)} has {value:.9g} in {counts[i]} rows, such as {row}, far "
+                f"from all other numbers ({others[0]:g} … {others[-1]:g}): leave those cells empty "
+                "if it means that they are missing."
+            )
+    return sentences
+
+
+def _is_compact_date(value: float) -> bool:
+    text = f"{value:.0f}"
+    return value == int(value) and (
+        cells.days(f"{text[:4]}-{text[4:6]}-{text[6:]}", "year-month-day") is not None
+    )
+
+
+def meant_as(table: Table, name: str, text: Sequence[str | None]) -> Meant | None:
+    """What the words of a column seem to be meant as; None: as words."""
+    column = f"column {shown(name)}"
+    counts = Counter(cell for cell in text if cell is not None and not is_gap(cell))
+
+    def at(cell: str) -> str:
+        return f"{shown(cell)} in {table.where(text.index(cell))}"
+
+    forms = {cell: _date_forms(cell) for cell in counts}
+    if _most(counts, [cell for cell, form in forms.items() if form]):
+        return _as_dates(column, forms, at)
+    if _most(counts, times := [cell for cell in counts if TIME_OF_DAY.fullmatch(cell)]):
+        remedy = "give hours or minutes as numbers, if they mean something"
+        return Meant("numbers", f"{column} holds times of day, such as {at(times[0])}", remedy)
+    if not _most(counts, [cell for cell in counts if cells.LIKE_A_NUMBER.fullmatch(cell)]):
+        return None
+    return _as_numbers(table, column, list(counts), at)
+
+
+def _most(counts: Counter[str], some: Iterable[str]) -> bool:
+    return bool(counts) and sum(counts[cell] for cell in some) >= MOST * counts.total()
+
+
+def _date_forms(cell: str) -> frozenset[str]:
+    """The forms in which a cell may be a date; none: it is no date."""
+    if cell[:1].isdecimal():
+        readable = [how for how in cells.DATE_FORMATS if cells.days(cell, how) is not None]
+        if readable:
+            return frozenset(readable)
+        if SHORT_YEAR.fullmatch(cell):
+            return frozenset(("a year of two digits",))
+    return frozenset(("a month by name",)) if MONTH_BY_NAME.fullmatch(cell) else frozenset()
+
+
+def _as_dates(column: str, forms: dict[str, frozenset[str]], at: Callable[[str], str]) -> Meant:
+    remedy = "write them as 2026-01-31"
+    example: dict[frozenset[str], str] = {}
+    for cell, form in forms.items():
+        example.setdefault(form, cell)
+    if no_date := example.get(frozenset()):
+        problem = f"{column} looks like dates, but {at(no_date)} is none"
+        return Meant("dates", problem, f"{remedy}, and leave missing cells empty")
+    for (one, first), (other, second) in itertools.combinations(example.items(), 2):
+        if not one & other:
+            problem = f"{column} holds dates in several forms, such as {at(first)} and {at(second)}"
+            return Meant("dates", problem, remedy)
+    if all(len(form) > 1 for form in example):
+        problem = f"{column} holds dates of which day and month cannot be told apart"
+    else:
+        problem = (
+            f"{column} holds dates in a form that is not read, such as {at(next(iter(forms)))}"
+        )
+    return Meant("dates", problem, remedy)
+
+
+def _as_numbers(
+    table: Table, column: str, distinct: Sequence[str], at: Callable[[str], str]
+) -> Meant:
+    others = [cell for cell in distinct if not cells.LIKE_A_NUMBER.fullmatch(cell)]
+    signed = [cell for cell in distinct if not cells.PLAIN.fullmatch(cell)]
+    odd = min(others or signed or distinct)
+    problem = f"{column} looks like numbers, but {at(odd)} is none"
+    if cells.codes_with_zeros(distinct):
+        odd = min(distinct)
+        problem = f"{column} holds digits with zeros in front, such as {at(odd)}, like codes"
+        remedy = "write them without these zeros if they are numbers"
+    elif not table.text and cells.decimal_mark(distinct, table.decimal) is not None:
+        problem = f"{column} holds numbers as text, such as {at(min(distinct))}"
+        remedy = "make numbers of them, unless they are codes"
+    elif others:
+        remedy = "if it is meant as numbers, give numbers only and leave missing cells empty"
+    elif cells.is_ambiguous(distinct):
+        remedy = "say decimal=',' or decimal='.'"
+    else:
+        remedy = "if it is meant as numbers, give numbers without signs, and one unit or none"
+    return Meant("numbers", problem, remedy)

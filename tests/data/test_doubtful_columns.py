@@ -1,0 +1,186 @@
+"""Columns that may not be what they seem: read where that is safe, else a sentence about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from table_files import N, columns, loaded, report
+
+from glocal.core.errors import GlocalError
+from glocal.data import suggested_groups
+from glocal.data.federation import federation
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    suggested_groups.note.cache_clear()
+
+
+def cycle(*cells: Any) -> list[Any]:
+    return [cells[i % len(cells)] for i in range(N)]
+
+
+def values(cells: list[Any], separator: str = ";") -> list[float]:
+    """The numbers that a column is read as."""
+    fed = loaded(columns(x=cells), separator)
+    assert fed.unsplit is not None
+    assert report(fed, "x").became.startswith("a number")
+    return fed.unsplit.x[:, -1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (("TRUE", "False", "true"), (1, 0, 1)),
+        (("€ 5.20", "€7.30", "-€1.10"), (5.2, 7.3, -1.1)),
+        (("$5", "$1,234.50", "$7.25"), (5, 1234.5, 7.25)),
+        (("5,20 €", "7,30 €", "1.234,50 €"), (5.2, 7.3, 1234.5)),
+        (("1'234.5", "7", "12'000"), (1234.5, 7, 12000)),
+        (("1\u00a0234,5", "7,25", "3"), (1234.5, 7.25, 3)),
+        (("\u22123.2", "4", "0.5"), (-3.2, 4, 0.5)),
+        (("1\u2019234", "\u22122", "7"), (1234, -2, 7)),
+        (("05", "7", "112"), (5, 7, 112)),
+    ],
+)
+def test_what_is_safe_to_read_is_read(cells: tuple[str, ...], numbers: tuple[float, ...]) -> None:
+    assert values(cycle(*cells)) == cycle(*map(float, numbers))
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (("2024-03-01", "31.12.2023"), "holds dates in several forms, such as '2024-03-01' in"),
+        (("13/02/2024", "02/13/2024", "01/02/2024"), "several forms, such as '13/02/2024' in line"),
+        (("01.03.2024", "00.00.0000", "02.03.2024"), "dates, but '00.00.0000' in line 3 is none"),
+        (("01.03.2024", "unbekannt", "02.03.2024"), "dates, but 'unbekannt' in line 3 is none"),
+        (("24.11.23", "25.11.23"), "a form that is not read, such as '24.11.23' in line 2"),
+        (("5 Mar 2021", "6 Mar 2021"), "a form that is not read, such as '5 Mar 2021' in line 2"),
+        (("Dez. 2021", "Mai 2021"), "a form that is not read, such as 'Dez. 2021' in line 2"),
+        (("10:30", "23:59"), "holds times of day, such as '10:30' in line 2"),
+        (("$5.20", "€ 5.20"), "looks like numbers, but '$5.20' in line 2 is none"),
+        (("01067", "10115"), "holds digits with zeros in front, such as '01067' in line 2, like c"),
+    ],
+)
+def test_words_that_are_meant_as_something_else(cells: tuple[str, ...], said: str) -> None:
+    row = report(loaded(columns(x=cycle(*cells))), "x")
+    assert row.became == f"{len(cells)} one-hot features"
+    assert said in row.warnings[0]
+    assert ", so it was read as words: " in row.warnings[0]
+
+
+def test_many_dates_that_cannot_be_read_are_left_out() -> None:
+    days = [f"{1 + i % 28:02d}.{1 + i // 28:02d}.23" for i in range(N)]
+    row = report(loaded(columns(x=days)), "x")
+    assert row.became == "left out: not all are dates"
+    assert "id or free text" not in row.warnings[0]
+
+
+def test_numbers_as_text_in_a_frame() -> None:
+    fed = federation(columns(x=cycle("007", "12", "5")), "outcome", "hospital")
+    assert report(fed, "x").became == "3 one-hot features"
+    assert "holds numbers as text, such as '007' in row 0" in report(fed, "x").warnings[0]
+
+
+def test_true_and_false_in_new_rows() -> None:
+    for fed in (
+        loaded(columns(x=cycle("TRUE", "FALSE", "TRUE", "FALSE", ""))),
+        federation(columns(x=cycle(True, False, None)), "outcome", "hospital"),
+        federation(columns(x=cycle("true", "false")), "outcome", "hospital"),
+    ):
+        assert report(fed, "x").was == "true or false"
+        assert fed.preprocessing is not None
+        rows = [
+            fed.preprocessing.apply({"age": 50, "dose": 1.0, "x": cell})
+            for cell in (True, "TRUE", "True", "true", 1, "1")
+        ]
+        assert all(torch.equal(row, rows[0]) for row in rows)
+        with pytest.raises(GlocalError, match="should hold numbers, as in training, and row 0 has"):
+            fed.preprocessing.apply({"age": 50, "dose": 1.0, "x": "ja"})
+
+
+def test_marks_of_missing_values_are_mentioned() -> None:
+    lab = [-999 if i % 20 == 5 else 10 + i % 7 for i in range(N)]
+    table = columns(
+        lab=lab,
+        weight=[9999 if i % 30 == 1 else 60.5 + i % 9 for i in range(N)],
+        once=[-999, *(10 + i % 7 for i in range(N - 1))],
+        age=[99 if i % 30 == 1 else 20 + i % 70 for i in range(N)],
+    )
+    fed = loaded(table)
+    assert report(fed, "lab").warnings == (
+        "column 'lab' has -999 in 3 rows, such as line 7, far from all other numbers (10 … 16): "
+        "leave those cells empty if it means that they are missing.",
+    )
+    assert "column 'weight' has 9999 in 2 rows" in report(fed, "weight").warnings[0]
+    assert not report(fed, "once").warnings
+    assert not report(fed, "age").warnings
+    stay = loaded(columns(outcome=lab), task="regression")
+    assert "column 'outcome' has -999 in 3 rows" in report(stay, "outcome").warnings[0]
+
+
+def test_ids_by_any_name_and_dates_without_dots_are_mentioned() -> None:
+    days = [20210101 + 100 * (i % 12) + i % 28 for i in range(N)]
+    fed = loaded(columns(Fallnummer=[70001 + 13 * i for i in range(N)], admitted=days))
+    assert "'Fallnummer' has another integer in every training row: leave it out" in " ".join(
+        report(fed, "Fallnummer").warnings
+    )
+    said = "'admitted' looks like dates, such as 20210101 in line 2, and was read as numbers: write"
+    assert said in report(fed, "admitted").warnings[0]
+    other = report(loaded(columns(x=[*days[:-1], 20211350])), "x").warnings
+    assert not any("dates" in warning for warning in other)
+
+
+def test_ids_of_clients_stay_as_they_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+    assert loaded(columns(hospital=cycle("007", "010", "120"))).names == ("007", "010", "120")
+    assert loaded(columns(hospital=cycle(2, 10, 1))).names == ("1", "2", "10")
+    fed = loaded(columns(hospital=cycle("1", "01", "1.0")))
+    assert fed.names == ("01", "1", "1.0")
+    assert "column 'hospital' has '01' and '1', which are taken for different ones" in (
+        capsys.readouterr().err
+    )
+    frame = federation(columns(hospital=cycle(" 007", "010 ", "1")), "outcome", "hospital")
+    assert frame.names == ("007", "010", "1")
+
+
+def test_labels_that_are_amounts() -> None:
+    stays = columns(outcome=cycle(0, 1, 2, 5))
+    assert report(loaded(stays), "outcome").warnings[0] == (
+        "the label column 'outcome' holds integers, 0 … 5, which were read as 4 classes: say "
+        "task='regression' or task='counts' if they are amounts, and task='classification' if not."
+    )
+    told = report(loaded(stays, task="classification"), "outcome").warnings
+    assert not any("amounts" in warning for warning in told)
+    with pytest.raises(GlocalError, match=r"but '1,189' in line 2 is none: say decimal="):
+        loaded(columns(outcome=cycle("1,189", "2,250")), ";", task="regression")
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ([*cycle("yes", "no")[:-1], "-"], "'outcome' has '-' in 1 row, such as line 61, which was"),
+        (
+            [*cycle("yes", "no")[:-1], "y"],
+            "class 'y' of the label column 'outcome' has 1 row of 60",
+        ),
+        ([*cycle("1", "2")[:-1], "01"], "column 'outcome' has '01' and '1', which are taken for"),
+    ],
+)
+def test_labels_that_may_be_slips(cells: list[str], said: str) -> None:
+    fed = loaded(columns(outcome=cells))
+    assert fed.classes == 3
+    assert any(said in warning for warning in report(fed, "outcome").warnings)
+
+
+def test_labels_that_are_no_classes() -> None:
+    days = [f"2024-03-{1 + i % 28:02d}" for i in range(N)]
+    for cells, what in (
+        ([f"w{i}" for i in range(N)], "60 different words in 60 rows, such as 'w0' in line 2"),
+        (days, "28 different dates in 60 rows, such as '2024-03-01' in line 2"),
+    ):
+        with pytest.raises(GlocalError, match=f"the label column 'outcome' has {what}, which are"):
+            loaded(columns(outcome=cells))
+    assert loaded(columns(outcome=days), task="classification").classes == 28
