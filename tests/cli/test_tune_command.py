@@ -11,7 +11,7 @@ import pytest
 import glocal
 from glocal.core.errors import GlocalError
 from glocal.experiment.config import Config
-from glocal.runs import tune
+from glocal.runs import same_data, tune
 
 pytestmark = pytest.mark.usefixtures("few_digits")
 
@@ -33,6 +33,11 @@ def test_methods_have_as_many_candidates(tmp_path: Path, command: Any) -> None:
     code, again, _ = command("resume", tmp_path / "a", "--json", tmp_path / "b.json")
     assert (code, again) == (0, shown)
     assert (tmp_path / "b.json").read_bytes() == out.read_bytes()
+    known = tmp_path / "a" / same_data.FILE
+    known.write_text('{".": {"data": "of another table"}}')
+    code, _, said = command("resume", tmp_path / "a")
+    assert code == 2
+    assert f"the data of {tmp_path / 'a'} has changed since" in said
 
 
 def test_in_python_and_from_a_file_it_is_the_same(tmp_path: Path, command: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ import pytest
 import glocal
 from glocal.core.errors import GlocalError, Interrupted
 from glocal.experiment.config import Config
+from glocal.methods.fedavg import fedavg
+from glocal.methods.registry import REGISTERED, Entry
 from glocal.methods.specs import with_setting
-from glocal.runs import job, sweep
-from glocal.runs.experiment_file import Experiment
+from glocal.runs import job, same_data, sweep
+from glocal.runs.experiment_file import Experiment, read
 
 SMALL: dict[str, Any] = {
     "data": "digits",
@@ -119,11 +123,11 @@ def test_one_that_was_stopped_ends_at_the_same_table(
     broken = sweep.new(experiment, tmp_path / "broken")
     train, trained = job.train, []
 
-    def stops(work: job.Job) -> Any:
+    def stops(work: job.Job, fed: glocal.Federation) -> Any:
         trained.append(work.root.name)
         if len(trained) in (2, 4):
             raise Interrupted(f"stopped; go on with: glocal resume {work.root}", 130)
-        return train(work)
+        return train(work, fed)
 
     monkeypatch.setattr(job, "train", stops)
     for _ in range(2):
@@ -164,3 +168,63 @@ def test_a_rate_that_diverges_is_a_row(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a" / "result.json").read_text())["varied"] == ["lr"]
     assert glocal.sweep("fedavg", over, out=tmp_path / "a", **SMALL).rows == swept.rows
     assert glocal.sweep("fedavg", over, **SMALL).to_csv() == swept.to_csv()
+
+
+def table(path: Path, shift: int = 0) -> None:
+    """A table of two clients; its numbers depend on the shift."""
+    rows = [f"{('a', 'b')[i % 2]},{(i * 7 + shift) % 10}.5,{i % 3 % 2}" for i in range(60)]
+    path.write_text("\n".join(["site,dose,sick", *rows]) + "\n")
+
+
+OF_TABLE = {"client": "site", "label": "sick", "rounds": 1, "baseline": "none", "jobs": 1}
+
+
+def test_what_is_done_of_other_data_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = tmp_path / "t.csv", tmp_path / "a"
+    table(data)
+    about: dict[str, Any] = {**OF_TABLE, "data": str(data), "model": "logistic", "out": out}
+    first = glocal.sweep("fedavg", {"seed": [0, 1]}, **about)
+    assert capsys.readouterr().err.count("60 rows of 2 clients") == 1  # though splits differ
+    assert glocal.sweep("fedavg", {"seed": [0, 1]}, **about).rows == first.rows
+    before = {path: path.read_bytes() for path in out.rglob("*.json")}
+    table(data, 3)
+    said = r"the data of .*001-seed=0 has changed since .* give it the old data back, or train anew"
+    with pytest.raises(GlocalError, match=said):
+        glocal.sweep("fedavg", {"seed": [0, 1]}, **about)
+    assert before == {path: path.read_bytes() for path in out.rglob("*.json")}
+    # As after a kill: the second comparison is not done, and the first must not be read.
+    shutil.rmtree(out / "002-seed=1")
+    for name in ("result.json", "results.csv"):
+        (out / name).unlink()
+    with pytest.raises(GlocalError, match=said):
+        sweep.train(out, read(out / sweep.FILE, {}, {}))
+    data.unlink()
+    with pytest.raises(GlocalError, match="as seen from where the run was started"):
+        sweep.train(out, read(out / sweep.FILE, {}, {}))
+
+
+def test_what_is_done_with_other_code_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed, own = glocal.load("digits", clients=3), tmp_path / "own.py"
+    own.write_text("first = 1")
+    specs, config = ["fedavg"], Config(metric=f"{own}:cost")
+    for _ in range(2):
+        same_data.check(tmp_path, "x", fed, specs, config)
+    other = glocal.load("digits", clients=4)
+    with pytest.raises(GlocalError, match=r"the data of .*x has changed since"):
+        same_data.check(tmp_path, "x", other, specs, config)
+    same_data.check(tmp_path, "y", other, specs, config)
+    own.write_text("first = 2")
+    with pytest.raises(GlocalError, match=r"own.py has changed since .*x began: give it back"):
+        same_data.check(tmp_path, "x", fed, specs, config)
+    for power in (1, 1, 2):
+        made = eval(f"lambda: fedavg(lr=0.1**{power})", {"fedavg": fedavg})
+        monkeypatch.setitem(REGISTERED, "mine", Entry("method", made))
+        with nullcontext() if power == 1 else pytest.raises(GlocalError, match="mine has changed"):
+            same_data.check(tmp_path, "z", fed, ["mine"], Config())
+    (tmp_path / same_data.FILE).write_text("[")
+    with pytest.raises(GlocalError, match=r"data.json is damaged"):
+        same_data.check(tmp_path, "x", fed, specs, config)

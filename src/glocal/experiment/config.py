@@ -301,14 +301,15 @@ class Config:
 
         setup.check_names(self)
 
-    def federation(self) -> Federation:
-        """The clients' data."""
+    def federation(self, *, announced: bool = True) -> Federation:
+        """The clients' data; what became of a table's columns is said if ``announced``."""
         from glocal.data.loaded_note import announce
         from glocal.data.loading import load
 
         settings = {each.name: getattr(self, each.name) for each in of_group("Data")}
         fed = load(settings.pop("data"), **settings, seed=self.seed)
-        announce(fed)
+        if announced:
+            announce(fed)
         return fed
 
     def arguments(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from glocal.experiment.runner import Callbacks
 from glocal.methods import resolve
 from glocal.runs import folder as run_folder
 from glocal.runs import tracking
+from glocal.runs.same_data import changed, from_elsewhere
 from glocal.runs.settings import read
 from glocal.training.checkpoint import CheckpointPolicy
 
@@ -113,19 +114,20 @@ def _comparison(folder: Path) -> Job:
     return Job(folder, folders, config, False, against, choose, goal, again=True)
 
 
-def train(job: Job) -> tuple[dict[str, Run], Federation]:
-    """Train all methods of a job, or what is left to train, and write their files."""
+def train(job: Job, loaded: Federation | None = None) -> tuple[dict[str, Run], Federation]:
+    """Train all methods of a job, or what is left to train, and write their files.
+
+    The data is what was ``loaded`` by the job's settings already, or is loaded now.
+    """
     tracking.check(job.config.track)
     try:
-        fed = job.config.federation()
+        fed = job.config.federation() if loaded is None else loaded
         if job.goal is not None:
             needs_classes(fed, "a goal")
     except GlocalError as error:
         if not job.again:
             raise
-        raise GlocalError(
-            f"{str(error).rstrip('.')} (paths are as seen from where the run was started)."
-        ) from error
+        raise from_elsewhere(error) from error
     if job.again:
         _check_data(job, fed)
     root, config = job.root, job.config
@@ -257,10 +259,7 @@ def _check_data(job: Job, fed: Federation) -> None:
                 "anew."
             )
         if then != fed.fingerprint:
-            raise GlocalError(
-                f"the data of {path} has changed since (its fingerprint was {str(then)[:16]} and "
-                f"is {fed.fingerprint[:16]} now): give it the old data back, or train anew."
-            )
+            raise changed(path, then, fed.fingerprint)
         now = run_folder.versions()
         other = [f"{k} {versions[k]} → {v}" for k, v in now.items() if versions.get(k, v) != v]
         if other and not told:

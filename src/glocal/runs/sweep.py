@@ -28,7 +28,7 @@ from glocal.experiment.run import Run
 from glocal.experiment.runner import Callbacks
 from glocal.methods.specs import resolve, with_setting
 from glocal.runs import folder as run_folder
-from glocal.runs import job
+from glocal.runs import job, same_data
 from glocal.runs.experiment_file import Experiment
 from glocal.runs.swept import FIGURES, Sweep, same_value
 
@@ -149,19 +149,19 @@ def sweep(
                 "federation out and say where the data is (data=...), or leave out= out."
             )
         return train(new(asked, Path(out)), asked)
-    rows = []
+    rows, loader = [], same_data.Loader()
     for group in groups:
         _check_loaded(group, fed)
+        clients = fed if fed is not None else loader.load(group.config)
         with reporter(progress) as report:
-            rows += _rows(group, _in_memory(group, fed, Callbacks(report)))
+            rows += _rows(group, _in_memory(group, clients, Callbacks(report)))
     return _swept(groups, rows)
 
 
 def _in_memory(
-    group: Group, fed: Federation | None, callbacks: Callbacks
+    group: Group, clients: Federation, callbacks: Callbacks
 ) -> dict[str, dict[str, Any]]:
     """The summary of each cell, nothing of which is kept on disk."""
-    clients = fed if fed is not None else group.config.federation()
     summaries: dict[str, dict[str, Any]] = {}
     while left := [spec for spec in group.cells if spec not in summaries]:
         done: dict[str, Run] = {}
@@ -202,13 +202,15 @@ def new(asked: Experiment, out: Path | None) -> Path:
 
 def train(root: Path, asked: Experiment) -> Sweep:
     """Train what is left of a sweep into its folder, and write its table."""
-    groups, rows = grouped(asked), []
+    groups, rows, loader = grouped(asked), [], same_data.Loader(root)
     try:
         with locks.hold(root):
             for number, group in enumerate(groups, 1):
                 if len(groups) > 1:
                     print_note(f"{number} of {len(groups)}: {group.label}")
-                rows += _rows(group, _trained(root / group.folder(number), group, root))
+                fed, folder = loader.load(group.config), group.folder(number)
+                same_data.check(root, folder, fed, list(group.cells), group.config)
+                rows += _rows(group, _trained(root / folder, group, root, fed))
             swept = _swept(groups, rows)
             files.write(root / "results.csv", swept.to_csv().encode())
             files.write(root / "result.json", files.dump(files.plain(swept.result())))
@@ -221,13 +223,13 @@ def train(root: Path, asked: Experiment) -> Sweep:
 
 def _tidy(root: Path) -> None:
     """A sweep that could not begin leaves nothing that looks like one."""
-    if {path.name for path in root.iterdir()} <= {FILE, locks.NAME}:
+    if {path.name for path in root.iterdir()} <= {FILE, same_data.FILE, locks.NAME}:
         for path in list(root.iterdir()):
             path.unlink()
         root.rmdir()
 
 
-def _trained(path: Path, group: Group, root: Path) -> dict[str, Any]:
+def _trained(path: Path, group: Group, root: Path, fed: Federation) -> dict[str, Any]:
     """The summary of each cell: of those trained before, or now, or what was left of them.
 
     A cell that no client can train, since its rate is too high, is left out of its comparison.
@@ -244,7 +246,7 @@ def _trained(path: Path, group: Group, root: Path) -> dict[str, Any]:
             return summaries | {spec: found[spec]["summary"] for spec in left}
         try:
             work = job.left_off(path) if began else job.new(left, group.config, path, "sweep")
-            job.train(replace(work, folders={s: work.folders[s] for s in left}))
+            job.train(replace(work, folders={s: work.folders[s] for s in left}), fed)
         except Interrupted as error:
             raise Interrupted(_of_root(error, path, root), error.code) from error
         except GlocalError as error:

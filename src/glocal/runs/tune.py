@@ -23,6 +23,7 @@ from glocal.experiment.callbacks import Callbacks
 from glocal.experiment.config import Config, from_arguments, from_mapping
 from glocal.experiment.search import Tuned, candidates, search
 from glocal.runs import folder as run_folder
+from glocal.runs import same_data
 from glocal.runs.experiment_file import Experiment, read
 from glocal.runs.settings import toml
 from glocal.training.checkpoint import CheckpointPolicy
@@ -108,7 +109,8 @@ def train(root: Path, asked: Search) -> dict[str, Tuned]:
     """Search what is left to search, and write what was chosen."""
     most, config, done = _trials(asked), asked.config, {}
     with locks.hold(root):
-        fed = config.federation()
+        fed = same_data.Loader(root).load(config)
+        same_data.check(root, ".", fed, asked.methods, config)
         try:
             with interrupts.graceful(), reporter(None) as report:
                 for method in asked.methods:
