@@ -64,11 +64,7 @@ def fedyogi(
 ) -> Method:
     """FedAvg with Yogi on the server: as FedAdam, but a size once large falls slowly.
 
-    Args:
-        server_lr: step of the server.
-        beta1: how slowly the mean of the updates moves, below 1.
-        beta2: how slowly their size moves, below 1.
-        tau: added to the size: the larger, the less adaptive.
+    Settings as of :func:`fedadam`.
     """
     opt = fedopt.yogi(server_lr, beta1=beta1, beta2=beta2, tau=tau)
     return Method(local=local_sgd(**training), server_opt=opt)
@@ -83,10 +79,7 @@ def fedadagrad(
 ) -> Method:
     """FedAvg with Adagrad on the server: steps divided by the size of all updates so far.
 
-    Args:
-        server_lr: step of the server.
-        beta1: how slowly the mean of the updates moves, below 1.
-        tau: added to the size: the larger, the less adaptive.
+    Settings as of :func:`fedadam`.
     """
     opt = fedopt.adagrad(server_lr, beta1=beta1, tau=tau)
     return Method(local=local_sgd(**training), server_opt=opt)

@@ -85,7 +85,10 @@ def _text(value: Any) -> str:
 
 
 def meanings(make: Callable[..., Any]) -> dict[str, str]:
-    """What the ``Args:`` of a docstring say of each argument, in a line."""
+    """What the ``Args:`` of a docstring say of each argument, in a line.
+
+    Or those of the function in its module that "Settings as of" names.
+    """
     _, _, text = (inspect.getdoc(make) or "").partition("Args:\n")
     found: dict[str, str] = {}
     for line in text.splitlines():
@@ -96,6 +99,10 @@ def meanings(make: Callable[..., Any]) -> dict[str, str]:
             found[list(found)[-1]] += f" {line.strip()}"
         elif line.strip():
             break
+    if elsewhere := re.search(r"Settings as of :func:`(\w+)`\.", inspect.getdoc(make) or ""):
+        of_other = meanings(vars(inspect.getmodule(make))[elsewhere[1]])
+        own = inspect.signature(make).parameters
+        found = {name: text for name, text in of_other.items() if name in own}
     return found
 
 

@@ -65,12 +65,7 @@ def superfed_lm(
 ) -> Method:
     """Two models a client, mixed layer by layer; ``lam`` fixes the mixture.
 
-    Args:
-        mu: strength of the pull of the federated model to the received one.
-        nu: strength of the push that keeps both models orthogonal.
-        start: share of the rounds after which the local model joins in.
-        lam: fixes the share of the local model, which is drawn anew by default.
-        nu_always: whether nu acts from the first round on.
+    Settings as of :func:`superfed_mm`.
     """
     return _superfed(True, mu, nu, start, lam, nu_always, training)
 

@@ -67,11 +67,7 @@ def yogi(
 ) -> Optimizer:
     """FedYogi: as Adam, but a size that was once large decreases slowly.
 
-    Args:
-        lr: step of the server.
-        beta1: how slowly the mean of the updates moves, below 1.
-        beta2: how slowly their size moves, below 1.
-        tau: added to the size: the larger, the less adaptive.
+    Settings as of :func:`adam`.
     """
     below_one(beta2=beta2)
     return _adaptive("yogi", lr, beta1, tau, lambda v, d: v - (1 - beta2) * d * torch.sign(v - d))
@@ -80,10 +76,7 @@ def yogi(
 def adagrad(lr: float = 0.03, *, beta1: float = 0.0, tau: float = 1e-3) -> Optimizer:
     """FedAdagrad: steps are divided by the size of all updates so far.
 
-    Args:
-        lr: step of the server.
-        beta1: how slowly the mean of the updates moves, below 1.
-        tau: added to the size: the larger, the less adaptive.
+    Settings as of :func:`adam`.
     """
     return _adaptive("adagrad", lr, beta1, tau, torch.add)
 
