@@ -105,9 +105,7 @@ def table(seed: int) -> bytes:
 def ended(*words: str) -> tuple[int, str]:
     """The code with which a command ends, and the last line that it says on stderr."""
     from glocal.cli import app
-    from glocal.data import suggested_groups
 
-    suggested_groups.note.cache_clear()
     sys.argv = ["glocal", *words]
     err = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 
-from glocal.data import suggested_groups
 from glocal.data.loading import load
 from glocal.data.preprocessing.fitted import Preprocessing
 from glocal.data.reading import read_table
@@ -26,7 +25,6 @@ COLUMNS = ["--client", "hospital", "--label", "outcome"]
 @pytest.fixture
 def hospitals(command: Command) -> Command:
     """The command, in a folder with a file of three hospitals in Windows-1252."""
-    suggested_groups.note.cache_clear()
     r = random.Random(0)
     lines = ["patient_id;hospital;age;weight;admitted;ward;outcome"]
     for i in range(90):

@@ -10,14 +10,12 @@ import torch
 from table_files import N, columns, loaded, report
 
 from glocal.core.errors import GlocalError
-from glocal.data import suggested_groups
 from glocal.data.federation import federation
 
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    suggested_groups.note.cache_clear()
 
 
 def cycle(*cells: Any) -> list[Any]:

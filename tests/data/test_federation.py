@@ -279,7 +279,7 @@ BAD_X[7, 1] = np.nan
             {"clients": [0] * 10 + [7] * 2},
             "client '7' would have an empty split: it has 2 examples",
         ),
-        ({"clients": [0] * 10 + [7, 8]}, r"client '7' \(and 1 clients more\)"),
+        ({"clients": [0] * 10 + [7, 8]}, r"client '7' \(and 1 client more\)"),
         ({"clients": None}, "the clients of the rows are missing"),
         ({"clients": 3}, "the clients of the rows are missing"),
         ({"clients": 2.5}, "neither a number of clients nor one id"),

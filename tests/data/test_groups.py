@@ -39,6 +39,7 @@ def grouped(sizes: list[list[int]], seed: int = 0, classes: int = 2, **more: Any
     ]
     order = gen.permutation(len(rows))
     client, group, y = zip(*(rows[i] for i in order), strict=True)
+    y = y if len(set(y)) > 1 else (1 - y[0], *y[1:])  # two classes, also where few rows are drawn
     x = np.arange(len(rows), dtype=np.float32)
     return federation(x, y, client, group=group, seed=seed, classes=classes, **more)
 

@@ -67,8 +67,10 @@ def expected() -> str:
         (text().replace("\n", "\n\n"), []),
         (text(";").replace("\n", ";\n"), ["the separator is a semicolon"]),
         (text() + ",,,,\n", []),
+        ("sep=;\r\n" + text(";"), ["the separator is a semicolon"]),
+        ('"sep=,"\n' + text(), []),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_separator_decimal_mark_and_encoding_are_found(
     content: str | bytes, notes: list[str], expected: str

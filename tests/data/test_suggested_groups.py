@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.data import suggested_groups
 from glocal.data.federation import federation
 from glocal.data.suggested_groups import keys, looks_like_an_id
-
-
-@pytest.fixture(autouse=True)
-def _forgetful() -> None:
-    suggested_groups.note.cache_clear()
 
 
 def table(**more: Any) -> dict[str, Any]:

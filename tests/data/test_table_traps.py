@@ -14,7 +14,7 @@ from table_files import N, columns, loaded, report
 
 import glocal
 from glocal.core.errors import GlocalError
-from glocal.data import suggested_groups
+from glocal.core.progress import notes_once
 from glocal.data.federation import federation
 from glocal.data.loading import load
 
@@ -22,7 +22,6 @@ from glocal.data.loading import load
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    suggested_groups.note.cache_clear()
 
 
 def test_no_client_column() -> None:
@@ -312,3 +311,59 @@ def test_mangled_tables_end_in_a_federation_or_in_a_sentence() -> None:
             said.append(str(error))
     assert all("\n" not in each and len(each) < 1000 for each in said)
     assert 10 < taken < 70
+
+
+def test_small_clients_are_left_out_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    hospitals = ["tiny", *(f"h{i % 3}" for i in range(N - 1))]
+    table = columns(hospital=hospitals, outcome=["oops", *(["yes", "no"] * N)[: N - 1]])
+    said = r"client 'tiny' would have an empty split: it has 1 example.* with min_examples=3, or"
+    with pytest.raises(GlocalError, match=said):
+        loaded(table)
+    fed = loaded(table, min_examples=3)
+    assert (fed.names, fed.classes, len(fed.y)) == (("h0", "h1", "h2"), 2, N - 1)
+    assert fed.describe["left_out_clients"] == {"tiny": 1}
+    note = "glocal: clients with fewer than 3 examples were left out: 'tiny' (1).\n"
+    assert note in capsys.readouterr().err
+    rest = {name: cells[1:] for name, cells in table.items()}
+    assert fed.fingerprint == loaded(rest).fingerprint
+    without = {name: cells for name, cells in table.items() if name not in ("hospital", "outcome")}
+    again = federation(without, table["outcome"], hospitals, min_examples=3)
+    assert again.fingerprint == fed.fingerprint
+    x, y = torch.randn(N, 2), [0, 1] * (N // 2)
+    assert federation(x, y, hospitals, min_examples=3)[0].train[0].shape[1] == 2
+    with pytest.raises(GlocalError, match=f"row {N - 1} has no label"):
+        federation(
+            {**table, "outcome": [*table["outcome"][:-1], None]},
+            "outcome",
+            "hospital",
+            min_examples=3,
+        )
+    assert (
+        "by(hospital)" in loaded(table, partition="by(hospital)", min_examples=3).describe.values()
+    )
+    with pytest.raises(GlocalError, match="these are simulated: leave it out"):
+        loaded(table, partition="iid", clients=3, min_examples=3)
+    with pytest.raises(GlocalError, match="no client has the 99 examples of min_examples=99"):
+        loaded(table, min_examples=99)
+
+
+def test_groups_count_as_one_example() -> None:
+    hospitals = ["h0"] * 30 + ["h1"] * 20 + ["few"] * 10
+    patients = [f"p{i // 2}" if i < 50 else f"q{i % 2}" for i in range(N)]
+    table = columns(hospital=hospitals, patient=patients)
+    with pytest.raises(
+        GlocalError, match=r"client 'few' has 2 groups.* with min_examples=3, merge"
+    ):
+        loaded(table, group="patient")
+    assert loaded(table, group="patient", min_examples=3).names == ("h0", "h1")
+
+
+def test_every_load_says_what_is_doubtful(capsys: pytest.CaptureFixture[str]) -> None:
+    table = columns(day=["2024-03-01", "2024-03-02"] * (N // 2))
+    for _ in range(2):
+        loaded(table)
+        assert capsys.readouterr().err.count("column 'day' holds dates") == 1
+    with notes_once():
+        loaded(table)
+        loaded(table)
+    assert capsys.readouterr().err.count("column 'day' holds dates") == 1

@@ -8,7 +8,6 @@ import torch
 
 import glocal
 from glocal.core.errors import GlocalError
-from glocal.data import suggested_groups
 from glocal.data.federation import Federation, federation
 from glocal.experiment.public_data import check_public
 
@@ -43,7 +42,6 @@ def test_public_data_of_another_precision_is_used(fed: Federation) -> None:
 
 
 def test_clients_examples_are_not(fed: Federation, capsys: pytest.CaptureFixture[str]) -> None:
-    suggested_groups.note.cache_clear()
     fresh = torch.randn(5, 3)
     tested = torch.cat([fresh, fed[2].test[0]])
     labels = torch.zeros(len(tested), dtype=torch.int64)

@@ -30,7 +30,7 @@ from glocal.cli.options import option, with_settings
 from glocal.cli.output import JSON, BareJson, deliver
 from glocal.cli.spelling import as_typed
 from glocal.core.errors import GlocalError, Interrupted
-from glocal.core.progress import Spelling, reporter
+from glocal.core.progress import Spelling, notes_once, reporter
 from glocal.experiment.config import Config
 
 app = typer.Typer(
@@ -137,7 +137,8 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     Spelling.of = as_typed
     try:
-        code = _run()
+        with notes_once():
+            code = _run()
     finally:
         Spelling.of = str
     sys.exit(code)

@@ -51,3 +51,27 @@ class Spelling:
 def print_note(text: str) -> None:
     """Print a line on stderr about something that happens once, such as a download."""
     print(f"glocal: {Spelling.of(text)}", file=sys.stderr, flush=True)
+
+
+class _Said:
+    """What was said in a call that says nothing twice; none: there is no such call."""
+
+    texts: set[str] | None = None
+
+
+@contextmanager
+def notes_once() -> Iterator[None]:
+    """Let a command, or a call that loads the same data often, say nothing about it twice."""
+    before, _Said.texts = _Said.texts, set() if _Said.texts is None else _Said.texts
+    try:
+        yield
+    finally:
+        _Said.texts = before
+
+
+def note(text: str) -> None:
+    """Print a line on stderr, unless it was said in this call already."""
+    if _Said.texts is None or text not in _Said.texts:
+        print_note(text)
+    if _Said.texts is not None:
+        _Said.texts.add(text)

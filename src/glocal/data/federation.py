@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from glocal.core.errors import GlocalError, shown
+from glocal.core.progress import note
 from glocal.core.target import Target
 from glocal.core.validation import LARGEST, integer
 from glocal.core.validation import check as check_kind
 from glocal.data import labels as label_column
-from glocal.data import own_table, quantities, suggested_groups, table
+from glocal.data import own_table, quantities, small_clients, suggested_groups, table
 from glocal.data import validation as check
 from glocal.data.client_data import ClientData, Federation, fold_of, rows_of
 from glocal.data.groups import check_clients, units
@@ -47,6 +48,7 @@ def federation(
     features: Sequence[str] = (),
     preprocessing: str = "federated",
     task: str = quantities.AUTO,
+    min_examples: int = 0,
 ) -> Federation:
     """A federation from your own data.
 
@@ -86,6 +88,8 @@ def federation(
             labels are classes, and numbers that may be a quantity are an error. Numbers and counts
             are standardised with the statistics of all clients' training rows
             (:mod:`glocal.core.target`).
+        min_examples: clients of the data's own with fewer examples than this (a group is one) are
+            left out, and a note names them.
     """
     check_kind("pooled", pooled, bool | None)
     quantities.check_task(task)
@@ -96,7 +100,17 @@ def federation(
     _check_table_options(columns, (y, clients, group), drop, features, preprocessing)
     if y is None:
         raise GlocalError("y is missing: give one label for each row, or the label column's name.")
-    where, extra = check.row_index, dict[str, Any]()
+    where: Callable[[int], str] = check.row_index
+    extra: dict[str, Any] = {}
+    if integer(min_examples, "min_examples", 0):
+        rows, left_out = _large_clients(columns, clients, group, partition, min_examples)
+        where = small_clients.named(rows)
+        x = check.features(x)[rows] if columns is None else x
+        columns = None if columns is None else columns.with_rows(rows)
+        y, clients, group = (small_clients.at(rows, each) for each in (y, clients, group))
+        if left_out:
+            extra["left_out_clients"] = left_out
+            note(small_clients.sentence(left_out, min_examples))
     others: list[ColumnReport] = []
     raw, codes = None, None
     numeric = task in ("regression", "counts")
@@ -196,12 +210,29 @@ def federation(
     fed = fold_of(data, 0)
     for row in fed.columns:
         for warning in row.warnings:
-            suggested_groups.note(warning)
+            note(warning)
     if unit is None:
         candidates = () if raw is None else [column.name for column in raw.columns]
         values = {} if columns is None else columns.with_columns(candidates)
         suggested_groups.mention(inputs, fed.train, fed.test, values)
     return fed
+
+
+def _large_clients(
+    columns: table.Table | None, clients: Any, group: Any, partition: str | None, least: int
+) -> tuple[list[int], dict[str, int]]:
+    """The rows of clients that have enough examples, and how many each of the others has."""
+    ids = clients if partition is None else column_of(partition)
+    if ids is None or isinstance(ids, numbers.Integral):
+        raise GlocalError(
+            "min_examples= leaves out clients of the data's own, and these are simulated: leave "
+            "it out."
+        )
+    if columns is None:
+        return small_clients.kept_rows(ids, group, least)
+    ids = columns.ids(ids, "clients") if isinstance(ids, str) else ids
+    group = columns.ids(group, "groups") if isinstance(group, str) else group
+    return small_clients.kept_rows(ids, group, least, columns.where)
 
 
 def _labels(

@@ -69,7 +69,7 @@ def _check_count(client: str, groups: int) -> None:
         raise GlocalError(
             f"client {shown(client)} has {groups} group{'' if groups == 1 else 's'}, and groups "
             "are kept whole, so training, validation and test need one each: leave such clients "
-            "out, merge them, use fewer clients, or name finer groups."
+            f"out with min_examples={LEAST}, merge them, or name finer groups."
         )
 
 

@@ -54,7 +54,8 @@ def check_clients(
     spread = (counts > 1).nonzero().flatten().tolist()
     if spread:
         one, other = pairs[1][pairs[0] == spread[0]][:2].tolist()
-        more = f" (and {len(spread) - 1} groups more)" if len(spread) > 1 else ""
+        others = len(spread) - 1
+        more = f" (and {others} group{'s' * (others > 1)} more)" if others else ""
         raise GlocalError(
             f"group {shown(groups[spread[0]])}{more} has rows at clients {shown(names[one])} and "
             f"{shown(names[other])}, so one client would train on what the other is tested on: if "

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from glocal.core.progress import note
 from glocal.data.federation import Federation
 from glocal.data.partition import column_of
 from glocal.data.preprocessing.report import rendered
-from glocal.data.suggested_groups import note
 
 
 def clients_by(fed: Federation) -> str:

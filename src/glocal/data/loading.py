@@ -38,6 +38,7 @@ def load(
     separator: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
+    min_examples: int = 0,
 ) -> Federation:
     """A federation from a data set's name, or from a file of yours.
 
@@ -69,6 +70,8 @@ def load(
         separator: between the cells of a ``.csv``, such as ``";"``; by default it is found.
         decimal: the decimal mark of a ``.csv``; by default it is found, column by column.
         encoding: of a ``.csv``; by default UTF-8 or, where it is none, Windows-1252.
+        min_examples: clients of the data's own with fewer examples than this are left out, and a
+            note names them.
     """
     if clients is not None:
         integer(clients, "the number of clients", 1)
@@ -107,6 +110,7 @@ def load(
         features=features,
         preprocessing=preprocessing,
         task=task,
+        min_examples=min_examples,
     )
 
 

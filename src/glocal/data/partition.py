@@ -81,17 +81,20 @@ def make(
         raise unknown("partition", name, list_partitions())
     # By the most frequent label of groups with several, more than label shares is partitioned.
     label_shift_only = column is None and (name in BLIND or one_label)
-    return _collect(owner, names, label_shift_only=label_shift_only)
+    return _collect(owner, names, label_shift_only=label_shift_only, simulated=column is None)
 
 
 def natural(ids: Any, rows: int, where: Callable[[int], str] = check.row_index) -> Partition:
     """The partition into given clients, from one id for each row."""
-    return _collect(*check.owners(ids, rows, where=where), label_shift_only=False)
+    owner, names = check.owners(ids, rows, where=where)
+    return _collect(owner, names, label_shift_only=False, simulated=False)
 
 
-def _collect(owner: Tensor, names: tuple[str, ...], label_shift_only: bool) -> Partition:
+def _collect(
+    owner: Tensor, names: tuple[str, ...], *, label_shift_only: bool, simulated: bool
+) -> Partition:
     rows = from_owner(owner, len(names))
-    _check_counts(names, rows.counts())
+    _check_counts(names, rows.counts(), simulated)
     return Partition(
         rows=rows,
         leftovers=(owner < 0).nonzero().flatten(),
@@ -100,16 +103,19 @@ def _collect(owner: Tensor, names: tuple[str, ...], label_shift_only: bool) -> P
     )
 
 
-def _check_counts(names: tuple[str, ...], counts: Tensor) -> None:
+def _check_counts(names: tuple[str, ...], counts: Tensor, simulated: bool) -> None:
     """Raise unless every client can have training, validation and test examples."""
-    small = (counts < 3).nonzero().flatten().tolist()
+    small = (counts < LEAST).nonzero().flatten().tolist()
     if small:
-        n = int(counts[small[0]])
-        more = f" (and {len(small) - 1} clients more)" if len(small) > 1 else ""
+        n, others = int(counts[small[0]]), len(small) - 1
+        more = f" (and {others} client{'s' * (others > 1)} more)" if others else ""
+        remedy = "ask for fewer clients"
+        if not simulated:
+            remedy = f"leave such clients out with min_examples={LEAST}, or merge them"
         raise GlocalError(
             f"client {shown(names[small[0]])}{more} would have an empty split: it has {n} "
             f"example{'' if n == 1 else 's'}, and training, validation and test need one each; "
-            "leave such clients out, merge them, or use fewer clients."
+            f"{remedy}."
         )
 
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
 
 import numpy as np
 from torch import Tensor
 
 from glocal.core.errors import shown
-from glocal.core.progress import print_note
+from glocal.core.progress import note
 from glocal.data.split import Split
 from glocal.data.validation import Array
 
@@ -29,8 +28,6 @@ LIKE_AN_ID = re.compile(
     re.IGNORECASE,
 )
 IN_CAMEL_CASE = re.compile(r"[a-z](Id|ID)$|(patient|subject|user|person)(no|nr|id|num)?$")
-
-note = cache(print_note)  # once for each text
 
 
 def keys(x: Tensor) -> Array:

@@ -21,6 +21,7 @@ class Table(Mapping[str, Array]):
         columns: Mapping[str, Array],
         lines: Sequence[int] | None = None,
         *,
+        counted: str = "line",
         text: bool = False,
         decimal: str | None = None,
         notes: Sequence[str] = (),
@@ -28,6 +29,8 @@ class Table(Mapping[str, Array]):
         self.columns = dict(columns)
         self.lines = lines
         """The line of each row in its file; the header is line 1. None: rows count from 0."""
+        self.counted = counted
+        """What ``lines`` counts: lines, or rows."""
         self.text = text
         """Whether all cells are text, as in a .csv file, so that numbers are to be found."""
         self.decimal = decimal
@@ -51,13 +54,23 @@ class Table(Mapping[str, Array]):
 
     def where(self, row: int) -> str:
         """What a row is called in a message: its line in the file, or its index."""
-        return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+        return f"row {row}" if self.lines is None else f"{self.counted} {self.lines[row]}"
 
     def with_columns(self, names: Iterable[str]) -> Table:
         """The same table with these columns only."""
+        return self._with({name: self.columns[name] for name in names}, self.lines, self.counted)
+
+    def with_rows(self, rows: Sequence[int]) -> Table:
+        """The same table with these rows only, which are called what they were."""
+        lines = rows if self.lines is None else [self.lines[row] for row in rows]
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return self._with(columns, lines, "row" if self.lines is None else self.counted)
+
+    def _with(self, columns: dict[str, Array], lines: Sequence[int] | None, counted: str) -> Table:
         return Table(
-            {name: self.columns[name] for name in names},
-            self.lines,
+            columns,
+            lines,
+            counted=counted,
             text=self.text,
             decimal=self.decimal,
             notes=self.notes,
@@ -111,7 +124,18 @@ def _columns_of(x: Any) -> list[tuple[Any, Any]]:
     if type(x).__name__ == "LazyFrame":
         raise GlocalError("a LazyFrame has no rows yet: give what its collect() returns.")
     names = x if isinstance(x, Mapping) else getattr(x, "column_names", None)
-    return [(name, x[name]) for name in (x.columns if names is None else names)]
+    names = list(x.columns if names is None else names)
+    checked_names([str(name) for name in names])
+    return [(name, x[name]) for name in names]
+
+
+def checked_names(names: Sequence[str], whose: str = "the table") -> None:
+    """Raise if a name occurs twice."""
+    if len(set(names)) < len(names):
+        name = next(name for i, name in enumerate(names) if name in names[:i])
+        raise GlocalError(
+            f"{whose} names a column twice, {shown(name)}: give each column its own name."
+        )
 
 
 def _as_column(values: Any, name: Any) -> Array:

@@ -123,6 +123,12 @@ class Config:
     encoding: str | None = setting(
         None, "Data", "The encoding of a .csv file, as in cp1252; it is found by default."
     )
+    min_examples: int = setting(
+        0,
+        "Data",
+        "Leave out clients of the data's own with fewer examples than this, and name them.",
+        least=0,
+    )
     model: str | Module | Callable[[], Module] = setting(
         "mlp",
         "Training",

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from glocal.core.errors import GlocalError, shown
+from glocal.core.progress import note
 from glocal.data.federation import Federation
-from glocal.data.suggested_groups import keys, note
+from glocal.data.suggested_groups import keys
 from glocal.experiment.adaptation import Public
 from glocal.experiment.synthetic import examples_like
 

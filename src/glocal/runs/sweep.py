@@ -19,7 +19,7 @@ from typing import Any
 
 from glocal.core import files, locks, validation
 from glocal.core.errors import ClientError, GlocalError, Interrupted, shown
-from glocal.core.progress import print_note, reporter
+from glocal.core.progress import notes_once, print_note, reporter
 from glocal.data.federation import Federation
 from glocal.experiment import result_files
 from glocal.experiment.config import Config, from_arguments, from_mapping, of_group, plain_kinds
@@ -118,6 +118,7 @@ def grouped(asked: Experiment) -> list[Group]:
     return list(found.values())
 
 
+@notes_once()
 def sweep(
     methods: Iterable[str],
     over: Mapping[str, Any] | Sequence[Mapping[str, Any]],

@@ -15,7 +15,7 @@ from typing import Any
 
 from glocal.core import files, interrupts, locks
 from glocal.core.errors import GlocalError, Interrupted
-from glocal.core.progress import reporter
+from glocal.core.progress import notes_once, reporter
 from glocal.core.spec import parse_call, split_plus
 from glocal.data.federation import Federation
 from glocal.experiment import result_files
@@ -44,6 +44,7 @@ class Search:
     trials: int | None = None
 
 
+@notes_once()
 def tune(
     method: str,
     space: Space,

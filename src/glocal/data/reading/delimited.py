@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 import unicodedata
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,9 @@ SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 SAID = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "space": " "}
 """Words for separators that are hard to type."""
+
+SEPARATOR_LINE = re.compile(r'"?sep=(?P<mark>[^\r\n])"?(?=[\r\n])', re.IGNORECASE)
+"""A first line that tells Excel the separator; the line stays, empty, so that lines are counted."""
 
 SAMPLE = 100
 """The rows in which a separator is looked for."""
@@ -49,6 +53,9 @@ def read(path: Path, separator: str | None, decimal: str | None, encoding: str |
     except OSError as error:
         raise GlocalError(f"{path.name} cannot be read: {error.strerror}.") from None
     text, named = _decoded(content, path.name, encoding)
+    if said := SEPARATOR_LINE.match(text):
+        text = text[said.end() :]
+        separator = said["mark"] if separator is None else separator
     mark = _separator(text, separator, path)
     lines, columns = _columns(text, mark, path.name)
     if len(lines) < 2:
