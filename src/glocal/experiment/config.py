@@ -124,10 +124,7 @@ class Config:
         None, "Data", "The encoding of a .csv file, as in cp1252; it is found by default."
     )
     min_examples: int = setting(
-        0,
-        "Data",
-        "Leave out clients of the data's own with fewer examples than this, and name them.",
-        least=0,
+        0, "Data", "Leave out the data's own clients with fewer examples, and name them.", least=0
     )
     model: str | Module | Callable[[], Module] = setting(
         "mlp",
@@ -273,9 +270,7 @@ class Config:
     )
     keep_checkpoints: int = setting(2, "Output", "How many checkpoints are kept.", least=1)
     track: tuple[str, ...] = setting(
-        (),
-        "Output",
-        "Also pass every round on to tensorboard or mlflow; may be given several times.",
+        (), "Output", "Also pass every round on to tensorboard or mlflow; may be repeated."
     )
 
     def __post_init__(self) -> None:
