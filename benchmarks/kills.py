@@ -38,7 +38,10 @@ METHODS = (
     "fedadam+dp(clip=1.0,noise=1.0)",
 )
 ENGINES = ("sequential", "vectorised")
-FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors", "models.json")
+FILES = (
+    *("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors", "models.json"),
+    "SHA256SUMS",
+)
 POINTS = ("half a write", "before fsync", "before rename", "after rename")
 
 

@@ -54,6 +54,7 @@ def test_the_run_folder_holds_what_the_docs_say(glocal):
         "final.safetensors",
         "clients.safetensors",
         "models.json",
+        "SHA256SUMS",
     }
     lines = [json.loads(line) for line in Path("r/metrics.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2, 3]

@@ -14,8 +14,10 @@ from hospital_rows import QUICK, columns, trained
 from torch import nn
 
 import glocal
+from glocal.core import checksums
 from glocal.core.errors import GlocalError
 from glocal.prediction import model_folder
+from glocal.prediction.model_folder import ITSELF
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def test_a_saved_model_predicts_the_same(run: glocal.Run, saved: Path) -> None:
         assert (saved / name).read_bytes() == (saved.parent / "copy" / name).read_bytes()
 
 
-@pytest.mark.parametrize("at", ["save_tensors", "_sha256", "os.replace"])
+@pytest.mark.parametrize("at", ["save_tensors", "dump", "os.replace"])
 def test_a_model_that_is_not_written_to_its_end_is_none(
     run: glocal.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
@@ -110,7 +112,21 @@ def test_a_folder_with_something_in_it_is_left_as_it_is(run: glocal.Run, saved: 
 
 
 def changed(file: Path, **facts: Any) -> None:
-    file.write_text(json.dumps(json.loads(file.read_text()) | facts))
+    """Write it as another program might, with a checksum that is right."""
+    now = json.loads(file.read_text()) | facts
+    now.pop(ITSELF)
+    file.write_text(json.dumps({**now, ITSELF: checksums.of_json(now)}))
+
+
+def test_a_description_is_the_one_that_was_saved(saved: Path) -> None:
+    file = saved / "model.json"
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps(dict(reversed(facts.items()))))  # laid out otherwise
+    assert glocal.load_model(saved).classes == ["no", "yes"]
+    for wrong in ({"classes": ["yes", "no"]}, {ITSELF: None}, {"more": 1}):
+        file.write_text(json.dumps(facts | wrong))
+        with pytest.raises(GlocalError, match=r"model.json is not the file that was saved"):
+            glocal.load_model(saved)
 
 
 @pytest.mark.parametrize(

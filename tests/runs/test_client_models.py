@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,38 @@ def test_models_too_large_to_be_written_again_are_built_from_the_data(
     x = fed[2].test[0]
     found, expected = client_model(Path("r"), "2"), run.client_model("2")
     torch.testing.assert_close(found.logits(x), expected.logits(x))
+    assert command("resume", "r")[0] == 0  # type: ignore[operator]
+    Path("r/final.safetensors").write_bytes(b"something else")
+    code, _, said = command("resume", "r")  # type: ignore[operator]
+    assert code == 2
+    assert "r/final.safetensors is damaged or another than was written" in said
+
+
+def test_a_file_that_is_not_the_one_written_is_refused(
+    fed: glocal.Federation, tmp_path: Path
+) -> None:
+    run, folder = glocal.fit("apfl", fed, **QUICK), tmp_path / "r"
+    run.save(folder)
+    done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=folder, capture_output=True)
+    assert done.returncode == 0
+    name = str(run.clients[0]["client"])
+    files = {path: path.read_bytes() for path in folder.iterdir()}
+    checked = [path for path in files if path.suffix == ".safetensors" or path.stem == "models"]
+    assert len(checked) == 4
+    for path in checked:
+        content = bytearray(files[path])
+        content[-9] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(GlocalError, match=f"{path.name} is damaged"):
+            client_model(folder, name)
+        path.write_bytes(files[path])
+    (folder / model_files.WEIGHTS).unlink()
+    with pytest.raises(GlocalError, match=r"is not whole, as it has no models\.safetensors"):
+        client_model(folder, name)
+    for content in (b"nothing", b"\xff"):
+        (folder / "SHA256SUMS").write_bytes(content)
+        with pytest.raises(GlocalError, match="SHA256SUMS"):
+            client_model(folder, name)
 
 
 def test_folders_without_models_say_so(fed: glocal.Federation, tmp_path: Path) -> None:

@@ -24,11 +24,10 @@ from glocal.training.checkpoint_files import CheckpointFiles
 pytestmark = pytest.mark.usefixtures("few_digits")
 
 ALONE = "local(lr=0.1,max_epochs=3)"
-SMALL = (
-    f"--clients 8 --partition iid --model mlp(8) --rounds 4 --baseline {ALONE} --jobs 1 "
-    "--checkpoint-every 1"
-).split()
-FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors", "models.json")
+SMALL = f"--clients 8 --partition iid --model mlp(8) --rounds 4 --baseline {ALONE} --jobs 1".split()
+SMALL += ["--checkpoint-every", "1"]
+TENSORS = ("final.safetensors", "clients.safetensors")
+FILES = ("result.json", "metrics.jsonl", "models.json", "SHA256SUMS", *TENSORS)
 
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, rounds: int, number: int = signal.SIGINT) -> None:

@@ -25,7 +25,10 @@ SMALL = (
 ).split()
 
 
-FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors", "models.json")
+FILES = (
+    *("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors", "models.json"),
+    "SHA256SUMS",
+)
 
 
 def same(a: Path, b: Path, files: Sequence[str] = FILES) -> bool:

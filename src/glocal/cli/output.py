@@ -27,7 +27,7 @@ def file_for(option: str) -> Callable[[Path | None], Path | None]:
     def check(path: Path | None) -> Path | None:
         if path is None or usable(path) == Path("-"):
             return path
-        folder = path.absolute().parent
+        folder = path.resolve().parent  # of a link, where it leads
         if path.is_dir():
             raise GlocalError(f"{option} {path} is a folder: give the name of a file.")
         if not folder.is_dir():

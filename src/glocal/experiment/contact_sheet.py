@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from glocal.core.errors import GlocalError
+from glocal.core.files import write
 
 GAP = 2
 """White pixels between pictures; between blocks four times as many."""
@@ -69,9 +70,5 @@ def write_png(file: Path, pixels: Tensor) -> None:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", check)
 
     header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
-    file.write_bytes(
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(raw, 9))
-        + chunk(b"IEND", b"")
-    )
+    content = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(raw, 9)) + chunk(b"IEND", b"")
+    write(file, b"\x89PNG\r\n\x1a\n" + content)

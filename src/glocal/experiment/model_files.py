@@ -66,7 +66,7 @@ def save_models(run: Run, folder: Path) -> None:
         "without_data": mixed is not None,
         "preprocessing": run.preprocessing is not None,
     }
-    if run.preprocessing is not None and not (folder / PREPROCESSING).is_file():
+    if run.preprocessing is not None:
         write(folder / PREPROCESSING, dump(run.preprocessing.to_json()))
     write(folder / ABOUT, dump(about))
 

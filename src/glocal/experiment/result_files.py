@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glocal.core import tree
+from glocal.core import checksums, tree
 from glocal.core.errors import GlocalError
 from glocal.core.files import dump, plain, write
 from glocal.core.tensor_files import save_tensors
@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 
+OF_MODELS = (
+    *("final.safetensors", "clients.safetensors", "models.safetensors", "models.json"),
+    "preprocessing.json",
+)
+"""The files that clients' models are made of, which have checksums."""
+
 LONGEST = 100
 """Letters of a spec that a folder's name takes up: file systems allow some 250 in all."""
 
 
 def save(run: Run, folder: Path) -> None:
-    """The models, ``metrics.jsonl`` and, last, ``result.json``."""
+    """The models with their checksums, ``metrics.jsonl`` and, last, ``result.json``."""
     from glocal.experiment import model_files, synthetic
     from glocal.training.client_state import export
 
@@ -38,6 +44,7 @@ def save(run: Run, folder: Path) -> None:
     if run.made is not None:
         synthetic.save(run.made, int(run.data["classes"]), folder)
     model_files.save_models(run, folder)
+    checksums.keep(folder, OF_MODELS)
     write(folder / "metrics.jsonl", lines(run))
     write(folder / "result.json", dump(result({run.method: run})))
 

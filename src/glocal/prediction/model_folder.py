@@ -4,7 +4,8 @@
 
     model.safetensors    the weights
     preprocessing.json   of a table: how raw rows become features
-    model.json           what it is, and the SHA-256 of the other files
+    model.json           what it is, the SHA-256 of the other files, and that of itself (without
+                         the line that has it, and however it is laid out)
 
 There is no code in it, and nothing in it is executed. The folder is written under another name
 first and renamed when it is complete, so a folder of this name is whole.
@@ -13,7 +14,6 @@ first and renamed when it is complete, so a folder of this name is whole.
 from __future__ import annotations
 
 import glob
-import hashlib
 import json
 import os
 import shutil
@@ -25,6 +25,7 @@ from typing import Any
 
 from torch import nn
 
+from glocal.core import checksums
 from glocal.core.errors import GlocalError
 from glocal.core.files import dump, flush_folder, make_folder, no_room, write
 from glocal.core.tensor_files import load_tensors, save_tensors
@@ -32,6 +33,9 @@ from glocal.data.preprocessing.fitted import Preprocessing
 from glocal.prediction.description import Description, damaged
 
 ABOUT, WEIGHTS, PREPROCESSING = "model.json", "model.safetensors", "preprocessing.json"
+
+ITSELF = "sha256"
+"""The name under which the description has its own checksum."""
 
 STALE = 600
 """Seconds after which a half-written folder that nobody touches is nobody's."""
@@ -67,8 +71,9 @@ def save(
             names.append(PREPROCESSING)
         for name, content in extra.items():
             write(part / name, content)
-        digests = {name: _sha256(part / name) for name in names}
-        write(part / ABOUT, dump({**about.to_json(), "files": digests}))
+        digests = {name: checksums.of_file(part / name) for name in names}
+        facts = {**about.to_json(), "files": digests}
+        write(part / ABOUT, dump({**facts, ITSELF: checksums.of_json(facts)}))
         os.replace(part, folder)
         flush_folder(folder.absolute().parent)
     except OSError as error:
@@ -117,17 +122,17 @@ def load(folder: Path, given: Any = None) -> tuple[nn.Module, Description, Prepr
     file = folder / ABOUT
     facts = read_json(file)
     about = Description.from_json(facts, str(file))
+    written = {name: value for name, value in facts.items() if name != ITSELF}
+    if checksums.of_json(written) != facts.get(ITSELF):
+        raise _another(file)
     digests = facts.get("files")
     if not isinstance(digests, Mapping) or not set(digests) <= {WEIGHTS, PREPROCESSING}:
         raise damaged(str(file), digests)
     for name in dict.fromkeys((WEIGHTS, *digests)):
         if not (folder / name).is_file():
             raise GlocalError(f"{folder} is not whole, as it has no {name}: save the model again.")
-        if _sha256(folder / name) != digests.get(name):
-            raise GlocalError(
-                f"{folder / name} is not the file that was saved: it is damaged or of another "
-                "model; save the model again."
-            )
+        if checksums.of_file(folder / name) != digests.get(name):
+            raise _another(folder / name)
     preprocessing = None
     if PREPROCESSING in digests:
         preprocessing = Preprocessing.from_json((folder / PREPROCESSING).read_bytes())
@@ -149,6 +154,8 @@ def read_json(file: Path) -> dict[str, Any]:
     return read
 
 
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+def _another(file: Path) -> GlocalError:
+    return GlocalError(
+        f"{file} is not the file that was saved: it is damaged or of another model; save the model "
+        "again."
+    )

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from glocal.core import checksums
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.types import Params
 from glocal.data.preprocessing.fitted import Preprocessing
@@ -39,6 +40,7 @@ def client_model(
     if model_folder.is_model(folder):
         return _saved(folder, client, module)
     folder = _folder_of(folder, method)
+    checksums.check(folder, "put it back, or train again")
     facts = model_folder.read_json(folder / ABOUT)
     about = Description.from_json(facts, str(folder / ABOUT))
     number = _number(facts.get("clients"), client, folder)

@@ -11,6 +11,7 @@
     final.safetensors    what the server ends with
     clients.safetensors  what the clients keep: ``ids`` says which rows are whose
     models.*             of which of these each client's model consists, and what is neither
+    SHA256SUMS           the checksums of these files and of preprocessing.json
     synthetic.*          labelled examples, of methods that make some, and a picture of them
     result.json          the federation's figures and a row for each client: it is finished
 

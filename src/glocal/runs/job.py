@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glocal.core import files, interrupts, locks
+from glocal.core import checksums, files, interrupts, locks
 from glocal.core.errors import ClientError, GlocalError, Interrupted, NoRoomError
 from glocal.core.progress import print_note, reporter
 from glocal.data.federation import Federation
@@ -278,6 +278,9 @@ def resumed(folder: Path, jobs: int | None, diverged: str | None) -> Job | None:
             f"another process is writing to {folder}: wait until it ends, or stop it first."
         )
     if not run_folder.unfinished(job.root):
+        for path in job.folders.values():
+            if (path / checksums.FILE).is_file():
+                checksums.check(path, "put it back, or train anew into another folder")
         for path in dict.fromkeys([*job.folders.values(), job.root]):
             run_folder.clear(path)
         return None

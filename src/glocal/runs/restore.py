@@ -16,13 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glocal.core import tree
+from glocal.core import checksums, tree
 from glocal.core.errors import GlocalError
 from glocal.core.tensor_files import load_tensors
 from glocal.core.types import Tree
 from glocal.data.federation import Federation
 from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
+from glocal.experiment.model_files import ABOUT
 from glocal.experiment.repeat import Trained, progress_of
 from glocal.experiment.result_files import SCHEMA
 from glocal.experiment.runner import Federated, Runner, runner_of
@@ -188,6 +189,8 @@ def _restored(files: Files, fed: Federation, device: str | None) -> Restored:
 def _progress(files: Files, training: Training) -> Progress:
     """Where the run stood: the server's model, the clients' states, the round and the stage."""
     task = training.task
+    if any((files.folder / name).is_file() for name in (ABOUT, checksums.FILE)):  # not of old ones
+        checksums.check(files.folder, _again(files.folder))
     file = files.folder / "final.safetensors"
     params = _tensors(file)
     if tree.structure(params) != tree.structure(task.params):
