@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from table_files import N, columns, loaded, report
 
 from glocal.core.errors import GlocalError
 from glocal.data.federation import federation
+from glocal.data.preprocessing import Preprocessing
 
 
 @pytest.fixture(autouse=True)
@@ -182,3 +184,35 @@ def test_labels_that_are_no_classes() -> None:
         with pytest.raises(GlocalError, match=f"the label column 'outcome' has {what}, which are"):
             loaded(columns(outcome=cells))
     assert loaded(columns(outcome=days), task="classification").classes == 28
+
+
+def test_columns_that_give_the_label_away() -> None:
+    outcome = cycle(0, 1, 1, 0, 1)
+    table = columns(
+        outcome=outcome,
+        died=["yes" if y else "no" for y in outcome],
+        almost=["yes" if y else "no" for y in outcome[:-1]] + ["no"],
+        part=["a" if y else cycle("b", "c")[i] for i, y in enumerate(outcome)],
+    )
+    fed = loaded(table)
+    assert "column 'died' gives the label away" in report(fed, "died").warnings[0]
+    assert not report(fed, "almost").warnings
+    assert not report(fed, "part").warnings
+    dose = columns()["dose"]
+    units = columns(outcome=dose, copy=[1000 * d + 3 for d in dose], dose=[d + d * d for d in dose])
+    fed = loaded(units, task="regression")
+    assert "column 'copy' gives the label away: leave" in report(fed, "copy").warnings[0]
+    assert not report(fed, "dose").warnings
+
+
+def test_numbers_far_from_those_in_training() -> None:
+    fitted = loaded(columns(ward=cycle("a", "b"))).preprocessing
+    assert fitted is not None
+    rows = {"age": [50, 80, 1e30], "dose": [1.0, 3000.0, 2.0], "ward": ["a", "b", "new"]}
+    assert fitted.far_numbers(rows) == {"age": "1e+30 in row 2", "dose": "3000 in row 1"}
+    usual = {"age": [50, None], "dose": [1.0, 9.0], "ward": ["a", None]}
+    assert fitted.far_numbers(usual) == {}
+    assert Preprocessing.from_json(json.dumps(fitted.to_json())) == fitted
+    plain = federation(columns(), "outcome", "hospital", scale=False).preprocessing
+    assert plain is not None
+    assert plain.far_numbers({"age": 1e9, "dose": 1.0}) == {}

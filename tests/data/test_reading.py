@@ -153,6 +153,12 @@ def test_files_that_are_no_tables() -> None:
     Path("a.doc").write_bytes(b"x")
     with pytest.raises(GlocalError, match="is not a kind of table"):
         read_table("a.doc")
+    Path("folder").mkdir()
+    for name, what in (("a.doc", "not a kind of file that can be read"), ("folder", "a folder")):
+        with pytest.raises(GlocalError, match=f"'{name}' is {what}: give a file that ends in .csv"):
+            load(name, label="outcome")
+    with pytest.raises(GlocalError, match="unknown data set 'gone'"):
+        load("gone", label="outcome")
     with pytest.raises(GlocalError, match=r"there is no file 'gone.xlsx'"):
         load("gone.xlsx")
     with pytest.raises(GlocalError, match=r"encoding= says how a .csv file is written"):
@@ -225,6 +231,9 @@ def test_a_pandas_frame(expected: str) -> None:
 
     frame = pandas.DataFrame(COLUMNS)
     frame["tag"] = pandas.to_datetime(frame["tag"])
+    twice = pandas.concat([frame, frame[["station"]]], axis=1)
+    with pytest.raises(GlocalError, match="the table names a column twice, 'station'"):
+        federation(twice, "label", "client")
     frame["station"] = frame["station"].astype("category")
     assert federation(frame, "label", "client").fingerprint == expected
     assert as_table(frame).where(3) == "row 3"

@@ -136,6 +136,7 @@ def federation(
                 extra["integer_labels"] = True  # what they are called again in predictions
         else:
             labels, classes, codes = _labels(y, classes, task, where)
+        raw = own_table.with_leaks(raw, labels, classes=not numeric)
         others += own_table.id_columns(columns, column_of(partition) or clients, group)
         if isinstance(clients, str):
             extra["client_column"] = clients

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from glocal.core.errors import GlocalError, shown
 from glocal.core.validation import integer
 from glocal.data.datasets import Source, files
-from glocal.data.datasets.registry import named
+from glocal.data.datasets.registry import is_named, named
 from glocal.data.federation import Federation, federation
 from glocal.data.partition import column_of
 from glocal.data.table import Table, listed
@@ -168,6 +169,14 @@ def _source(
     if files.is_file(path):
         label, client = columns["label"] or "", columns["client"] or ""
         return files.read(path, label, client, columns["group"], of_text)
+    if not is_named(str(name)):
+        if os.path.exists(path):  # Path.exists raises where a name is too long
+            what = "a folder" if path.is_dir() else "not a kind of file that can be read"
+            raise GlocalError(
+                f"{shown(str(name))} is {what}: give a file that ends in "
+                f"{', '.join(files.ENDINGS)}; other tables can be saved as .csv."
+            )
+        return named(str(name))  # which says that there is no such
     defaults = {"label": "label", "client": "client"}
     for option, column in {**columns, **of_text}.items():
         if column != defaults.get(option):

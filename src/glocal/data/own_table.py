@@ -13,7 +13,7 @@ from torch import Tensor
 from glocal.core.errors import GlocalError, shown
 from glocal.data.partition import Partition
 from glocal.data.preprocessing import fitting
-from glocal.data.preprocessing.doubts import case_warnings, zero_warnings
+from glocal.data.preprocessing.doubts import case_warnings, gives_label_away, zero_warnings
 from glocal.data.preprocessing.kinds import RawColumn, recognised
 from glocal.data.preprocessing.report import ColumnReport
 from glocal.data.split import UnsplitData
@@ -64,6 +64,23 @@ def raw_features(
     )
     unasked = [c for c in table if c not in others and c not in left and c not in dropped]
     return RawFeatures(columns, x, tuple(asked), (*dropped, *unasked))
+
+
+def with_leaks(raw: RawFeatures, labels: Tensor, *, classes: bool) -> RawFeatures:
+    """The same with a warning where a column gives the label away."""
+    if labels.dim() != 1 or len(labels) != len(raw.x):
+        return raw
+    columns = []
+    for column in raw.columns:
+        if gives_label_away(column.values, labels.numpy(), classes=classes):
+            warning = (
+                f"column {shown(column.name)} gives the label away"
+                + (" (each class has a value of its own there)" if classes else "")
+                + ": leave it out (drop=) unless it is known before the label is."
+            )
+            column = replace(column, warnings=(*column.warnings, warning))
+        columns.append(column)
+    return replace(raw, columns=tuple(columns))
 
 
 def canonical_order(x: Tensor, y: Tensor, unit: Tensor | None) -> Tensor:

@@ -68,6 +68,7 @@ def predict(
 
       glocal predict model new.csv
     """
+    from glocal.data.table import is_table
     from glocal.prediction import predictions
     from glocal.prediction.rows import read_rows
 
@@ -86,6 +87,12 @@ def predict(
             f"column {column!r} has words that no training row had{few} ({', '.join(words[:3])}"
             f"{more}): they count as {counted}."
         )
+    if model.preprocessing is not None and is_table(given):
+        for column, example in model.preprocessing.far_numbers(given).items():
+            print_note(
+                f"column {column!r} has numbers far outside of those in training, such as "
+                f"{example}: check their unit and their decimal mark."
+            )
     if out is None or out == Path("-"):
         sys.stdout.write(predictions.as_csv(columns))
     else:

@@ -13,13 +13,16 @@ from glocal.data.datasets import Source
 from glocal.data.reading import SUFFIXES, read_table
 from glocal.data.table import listed
 
+ENDINGS = (*SUFFIXES, ".npz")
+"""How the names of files end that can be read."""
+
 ARRAYS = ("x", "y", "client", "group")
 """The arrays of an ``.npz`` that are read."""
 
 
 def is_file(path: Path) -> bool:
     """Whether the name of data is that of a file, by its end."""
-    return path.suffix.lower() in (*SUFFIXES, ".npz")
+    return path.suffix.lower() in ENDINGS
 
 
 def read(

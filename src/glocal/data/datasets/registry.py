@@ -155,10 +155,15 @@ SOURCES: dict[str, Entry] = {
 }
 
 
+def is_named(spec: str) -> bool:
+    """Whether there is a data set of that name."""
+    return spec.partition("(")[0].strip() in SOURCES
+
+
 def named(spec: str) -> Source:
     """Load the data set of a spec; it is downloaded if necessary."""
     name = spec.partition("(")[0].strip()
-    if name not in SOURCES:
+    if not is_named(spec):
         message = str(unknown("data set", name, SOURCES)).removesuffix(".")
         raise GlocalError(f"{message}, or the path of a .csv or .npz file.")
     _, args, kwargs = parse_call(spec)

@@ -21,6 +21,9 @@ from glocal.data.validation import Array
 MOST = 0.5
 """The share of cells that look like numbers from which a column seems to be meant as numbers."""
 
+FEW = 20
+"""In fewer rows than this, two columns may be alike by chance."""
+
 NINES = re.compile(r"-?99+")
 """What stands for a missing value in many tables: −999, 9999."""
 
@@ -97,6 +100,23 @@ def number_warnings(name: str, values: Array, where: Callable[[int], str]) -> li
                 "if it means that they are missing."
             )
     return sentences
+
+
+def gives_label_away(values: Array, labels: Array, *, classes: bool) -> bool:
+    """Whether a column is the label in other words: another value for each class, in all its rows.
+
+    Of numbers, whether it is the same in another unit.
+    """
+    if len(labels) < FEW or np.isnan(values).any():
+        return False
+    if classes:
+        _, first, which = np.unique(labels, return_index=True, return_inverse=True)
+        of_class = values[first]
+        return len(np.unique(of_class)) == len(first) and bool((of_class[which] == values).all())
+    low, high = int(labels.argmin()), int(labels.argmax())
+    scale = (values[high] - values[low]) / (labels[high] - labels[low])
+    apart = np.abs(values[low] + scale * (labels - labels[low]) - values).max()
+    return bool(apart <= 1e-9 * abs(values[high] - values[low]) and scale != 0)
 
 
 def _is_compact_date(value: float) -> bool:

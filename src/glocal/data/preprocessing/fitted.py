@@ -17,6 +17,9 @@ from glocal.data.preprocessing.columns import Column, damaged
 from glocal.data.table import Table, as_table, is_table, listed
 from glocal.data.validation import Array
 
+FAR = 50.0
+"""A number so many standard deviations from the mean of training rows is hardly one of its kind."""
+
 VERSION = 1
 """Of the JSON that preprocessing is saved as."""
 
@@ -76,6 +79,24 @@ class Preprocessing:
                 known = {None, *column.levels} - set(column.unseen)
                 if new := sorted({word for word in words if word not in known and word}):
                     found[column.name] = new
+        return found
+
+    def far_numbers(self, rows: Any) -> dict[str, str]:
+        """Of columns with a number far from all that is usual in training: it, and where it is.
+
+        Far is more than :data:`FAR` standard deviations from the mean of training rows; nothing is
+        far where numbers were not standardised.
+        """
+        table, found = self.table_of(rows), {}
+        for column in self.columns:
+            mean, std = column.mean[0], column.std[0]
+            if column.kind == kinds.CATEGORY or (mean, std) == (0.0, 1.0):
+                continue
+            values = self._values(table, column)
+            far = np.abs(values - mean) > FAR * std
+            if far.any():
+                row = int(far.nonzero()[0][0])
+                found[column.name] = f"{values[row]:g} in {table.where(row)}"
         return found
 
     def encode(self, values: list[Array], client: Array) -> Tensor:
