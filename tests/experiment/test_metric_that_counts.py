@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -205,3 +207,24 @@ def test_the_rate_of_the_lowest_error_is_chosen() -> None:
     assert choice.validation == {
         t: {"val_mae": e, "val_loss": 1.0} for t, e in ((1, 9.0), (2, 4.0))
     }
+
+
+def test_a_metric_that_nobody_has_is_complained_about(
+    fed: Federation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nothing(y: Any, prediction: Any) -> float:
+        return math.nan
+
+    given: dict[str, Any] = {"rounds": 1, "model": "logistic", "metric": nothing}
+    said = "the metric nothing has no value (NaN) on any client's"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        both = glocal.compare(
+            ["fedavg", "ditto"], fed, **given, baseline="local(max_epochs=1)", repeats=1
+        )
+    assert capsys.readouterr().err.count(f"{said} test examples") == 1
+    assert "advice" not in both["fedavg"].summary
+    show_comparison(both)
+    assert "nan" not in capsys.readouterr().out
+    with pytest.raises(GlocalError, match=re.escape(f"{said} validation examples")):
+        glocal.tune("fedavg", {"lr": [0.1]}, fed, **given)

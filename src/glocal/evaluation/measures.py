@@ -152,6 +152,15 @@ def check(chosen: Chosen) -> None:
         raise unknown("metric", chosen, [*influence.VALUES, *OF_NUMBERS])
 
 
+def has_no_value(name: str, of: str) -> str:
+    """What is said where nobody has a value of the metric on these (``"test"``) examples."""
+    return (
+        f"the metric {name} has no value (NaN) on any client's {of} examples, so nothing can be "
+        "told or chosen by it: try it on the labels and predictions of one client, or choose "
+        "another with metric=."
+    )
+
+
 SHARES = ("accuracy", "balanced_accuracy", "auc", "average_precision", "f1", "top5")
 """Metrics of which 1 is all there is."""
 

@@ -35,6 +35,8 @@ def add_advice(done: Mapping[str, Run], join_cost: float, personalise_cost: floa
     if not offers:
         return
     names, runs = list(offers), list(offers.values())
+    if not any(bool(repeat.val_score.isfinite().any()) for repeat in runs[0].repeats):
+        return  # the metric has no value for anybody, so there is nothing to choose by
     personal = [bool(run.summary["personal"]) for run in runs]
     costs = np.array([join_cost + personalise_cost * p for p in personal])
     costs = costs if runs[0].summary.get("task") else costs / 100  # in the label's unit, or points

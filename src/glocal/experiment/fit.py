@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from glocal.core.errors import GlocalError, shown
 from glocal.core.progress import Report, print_note, reporter
 from glocal.data.federation import Federation
 from glocal.data.schema import needs_classes
+from glocal.evaluation.measures import has_no_value
 from glocal.evaluation.summary import against as compared_with
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import parallel
@@ -79,12 +81,16 @@ def train_all(
         repeats = parallel.repeats(
             by_name, runners, fed, first, jobs, lanes, callbacks, checkpoints, known
         )
-    told = False
+    told = nothing = False
     for name, of_method, alone in repeats:
         if alone.left_out and not told:
             print_note(left_out_in_words(alone.left_out, len(fed) * config.repeats))
             told = True
-        yield name, assembled(first, fed, name, of_method, alone)
+        run = assembled(first, fed, name, of_method, alone)
+        if not nothing and all(math.isnan(row["value"]) for row in run.clients):
+            print_note(has_no_value(first.metric, "test"))
+            nothing = True
+        yield name, run
 
 
 def _jobs_and_lanes(

@@ -21,7 +21,7 @@ import torch
 from glocal.core import rng
 from glocal.core.errors import GlocalError, shown
 from glocal.data.federation import Federation
-from glocal.evaluation.measures import of_task
+from glocal.evaluation.measures import has_no_value, of_task
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import setup as setups
 from glocal.experiment.callbacks import Callbacks
@@ -166,6 +166,10 @@ def search(
             name = f"{number + 1}-step-{step + 1}"
             gradients += group.train(alive, until, callbacks or Callbacks(), checkpoints, name)
         rounds += sum(trial.rounds for trial in alive) - before
+        if not any(group.valued for group in groups) and any(
+            t.validation is not None for t in alive
+        ):
+            raise GlocalError(has_no_value(every[0].metric, "validation"))
     best = max(alive, key=lambda trial: trial.rank)
     if best.validation is None:
         raise GlocalError(
@@ -204,6 +208,8 @@ class Candidates:
     """Of each repeat, at the first candidate's rate."""
     progress: dict[tuple[int, int], Progress] = field(default_factory=dict)
     """Where each candidate stands in each repeat."""
+    valued: bool = False
+    """Whether any client had a value of the metric with any candidate."""
 
     @classmethod
     def of(cls, trials: list[Trial], every: list[Setup]) -> Candidates:
@@ -282,6 +288,8 @@ class Candidates:
             of_trial = [end for (j, _), end in zip(some, ends, strict=True) if j == i]
             lines = [end.progress.history[-1] if end.error is None else {} for end in of_trial]
             values = [float(line.get(f"val_{measure.name}", math.nan)) for line in lines]
+            of_clients = [value for line in lines for value in line.get("clients", [[]])[0]]
+            self.valued = self.valued or any(map(math.isfinite, of_clients))
             losses = [float(line.get("val_loss", math.nan)) for line in lines]
             trial = self.trials[i]
             if all(map(math.isfinite, values + losses)):

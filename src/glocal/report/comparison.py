@@ -145,7 +145,7 @@ def _row(
     return [
         (name, "bold"),
         *(unit.value(s[k]) for k in ("mean", "worst10", "best10")),
-        f"{s['gini']:.1f}",
+        number(s["gini"]),
         *verdicts,
         short(s["params_up"]),
         short(s["params_down"]),

@@ -8,6 +8,7 @@ nothing is lost.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -205,7 +206,9 @@ def _text(cell: Cell) -> str:
 
 def number(value: float | None, *, scale: float = 1, digits: int = 1, sign: str = "") -> str:
     """``93.1``, or a dash where there is no value."""
-    return "–" if value is None else f"{scale * value:{sign}.{digits}f}"
+    if value is None or math.isnan(value):
+        return "–"
+    return f"{scale * value:{sign}.{digits}f}"
 
 
 def percent(value: float | None) -> str:
