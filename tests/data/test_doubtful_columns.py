@@ -62,11 +62,13 @@ def test_what_is_safe_to_read_is_read(cells: tuple[str, ...], numbers: tuple[flo
         (("Dez. 2021", "Mai 2021"), "a form that is not read, such as 'Dez. 2021' in line 2"),
         (("10:30", "23:59"), "holds times of day, such as '10:30' in line 2"),
         (("$5.20", "€ 5.20"), "looks like numbers, but '$5.20' in line 2 is none"),
-        (("01067", "10115"), "holds digits with zeros in front, such as '01067' in line 2, like c"),
+        (("1 234,5", "2 345"), "looks like numbers, but '1 234,5' in line 2 is none"),
+        (("USD 5.20", "USD 7"), "looks like numbers, but 'USD 5.20' in line 2 is none"),
+        (("2024-03", "2024-04"), "a form that is not read, such as '2024-03' in line 2"),
     ],
 )
 def test_words_that_are_meant_as_something_else(cells: tuple[str, ...], said: str) -> None:
-    row = report(loaded(columns(x=cycle(*cells))), "x")
+    row = report(loaded(columns(x=cycle(*cells)), ";"), "x")
     assert row.became == f"{len(cells)} one-hot features"
     assert said in row.warnings[0]
     assert ", so it was read as words: " in row.warnings[0]
@@ -77,6 +79,12 @@ def test_many_dates_that_cannot_be_read_are_left_out() -> None:
     row = report(loaded(columns(x=days)), "x")
     assert row.became == "left out: not all are dates"
     assert "id or free text" not in row.warnings[0]
+
+
+def test_digits_with_zeros_in_front_are_codes() -> None:
+    row = report(loaded(columns(x=cycle("10115", "01067", "80331"))), "x")
+    assert row.became == "3 one-hot features"
+    assert "holds digits with zeros in front, such as '01067' in line 3, and was" in row.warnings[0]
 
 
 def test_numbers_as_text_in_a_frame() -> None:
@@ -154,17 +162,17 @@ def test_labels_that_are_amounts() -> None:
     )
     told = report(loaded(stays, task="classification"), "outcome").warnings
     assert not any("amounts" in warning for warning in told)
-    with pytest.raises(GlocalError, match=r"but '1,189' in line 2 is none: say decimal="):
+    with pytest.raises(GlocalError, match=r"such as '1,189' in line 2: say decimal="):
         loaded(columns(outcome=cycle("1,189", "2,250")), ";", task="regression")
 
 
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
-        ([*cycle("yes", "no")[:-1], "-"], "'outcome' has '-' in 1 row, such as line 61, which was"),
+        ([*cycle("yes", "no")[:-1], "-"], "'outcome' has '-' in 1 row (line 61), which was"),
         (
             [*cycle("yes", "no")[:-1], "y"],
-            "class 'y' of the label column 'outcome' has 1 row of 60",
+            "class 'y' of the label column 'outcome' has 1 row (line",
         ),
         ([*cycle("1", "2")[:-1], "01"], "column 'outcome' has '01' and '1', which are taken for"),
     ],

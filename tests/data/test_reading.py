@@ -122,7 +122,10 @@ def test_thousands_or_decimals_must_be_said(capsys: pytest.CaptureFixture[str]) 
     cells = [f"{1 + i % 9},250" for i in range(N)]
     fed = loaded(text(";", größe=cells))
     assert fed.columns[2].was == "words"
-    assert "column 'größe' looks like numbers, but '1,250' in line 2" in capsys.readouterr().err
+    assert (
+        "column 'größe' holds numbers whose decimal mark cannot be told, such as '1,250' in line 2"
+        in capsys.readouterr().err
+    )
     for mark, scale in ((",", 1), (".", 1000)):
         said = loaded(text(";", größe=cells), decimal=mark)
         assert said.unsplit is not None

@@ -132,7 +132,9 @@ def test_decimal_commas() -> None:
     assert "dose" in fed.describe["features"]
     unclear = columns(dose=[f"{1 + i % 7},{234 + i % 9}" for i in range(N)])
     warning = report(loaded(unclear, ";"), "dose").warnings[0]
-    assert warning.startswith("column 'dose' looks like numbers, but '1,234' in line 2 is none")
+    assert warning.startswith(
+        "column 'dose' holds numbers whose decimal mark cannot be told, such as '1,234' in line 2"
+    )
     assert "say decimal=',' or decimal='.'" in warning
     assert fed.unsplit is not None
     for mark, factor in ((",", 1000), (".", 1)):

@@ -98,7 +98,7 @@ def _refuse_no_classes(table: Table, name: str, undecided: bool) -> None:
         raise GlocalError(
             f"the label column {shown(name)} has {distinct} different {what} in {table.rows} rows, "
             f"such as {shown(str(table[name][first]))} in {table.where(first)}, which are no "
-            "classes: name the column of classes with label=, or join words that mean the same."
+            "classes: name the column of classes with label=."
         )
 
 
@@ -112,9 +112,9 @@ def _slips(
     few = max(FEWEST, len(labels) // 1000)
     rare = [code for code in at if counts[code] <= few and code not in gaps]
     sentences = [
-        f"the label column {shown(name)} has {shown(named[code])} in {_rows(counts[code])}, such "
-        f"as {at[code]}, which was read as a class: leave those rows out if it means that the "
-        "label is missing."
+        f"the label column {shown(name)} has {shown(named[code])} in "
+        f"{_rows(counts[code], at[code])}, which was read as a class: leave such rows out if it "
+        "means that the label is missing."
         for code in gaps
     ]
     if rare and len(labels) >= FEW:
@@ -122,14 +122,14 @@ def _slips(
         others = f" (and {more} more such class{'es' * (more > 1)})" if more else ""
         sentences.append(
             f"class {shown(named.get(rare[0], str(rare[0])))}{others} of the label column "
-            f"{shown(name)} has {_rows(counts[rare[0]])} of {len(labels)}, {at[rare[0]]} among "
-            "them: correct it if it is a slip, or leave such rows out."
+            f"{shown(name)} has {_rows(counts[rare[0]], at[rare[0]])} of {len(labels)}: correct it "
+            "if it is a slip, or leave such rows out."
         )
     return sentences
 
 
-def _rows(count: int) -> str:
-    return f"{count} row{'s' * (count != 1)}"
+def _rows(count: int, first: str) -> str:
+    return f"1 row ({first})" if count == 1 else f"{count} rows ({first} and others)"
 
 
 def _numbers_of(table: Table, name: str, values: Array) -> Array:

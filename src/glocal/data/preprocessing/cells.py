@@ -23,9 +23,10 @@ LEADING_ZERO = re.compile(r"0\d+")
 TRUTH = {"true": 1.0, "false": 0.0}
 
 LIKE_A_NUMBER = re.compile(
-    rf"[<>≤≥~≈=€$£¥]{{0,2}}\s*[+{MINUS}-]?\d+(([.,]|{BETWEEN_THOUSANDS})\d+)*\s*[^\d\s]?[^\d]{{0,11}}"
+    rf"([<>≤≥~≈=€$£¥(]{{0,2}}|EUR|USD|GBP|CHF)\s*[+{MINUS}-]?"
+    rf"(\d{{1,3}}( \d{{3}})+([.,]\d+)?|\d+(([.,]|{BETWEEN_THOUSANDS})\d+)*)\s*[^\d\s]?[^\d]{{0,11}}"
 )
-"""A number with a unit or a sign: "27.9 kg", "< 5", "12 %", "€ 5.20"."""
+"""A number with a unit or a sign: "27.9 kg", "< 5", "12 %", "€ 5.20", "1 234"."""
 
 A_NUMBER = rf"(?P<number>[+{MINUS}-]?([\d.,]|{BETWEEN_THOUSANDS})*\d)"
 UNIT_BEHIND = re.compile(
@@ -98,6 +99,12 @@ def codes_with_zeros(cells: Iterable[str]) -> bool:
         and all(cell.isdecimal() for cell in distinct)
         and any(LEADING_ZERO.fullmatch(cell) for cell in distinct)
     )
+
+
+def are_codes(cells: Iterable[str], decimal: str | None) -> bool:
+    """Whether cells that were read as words are numbers all the same."""
+    distinct = set(cells)
+    return bool(distinct) and decimal_mark(distinct, decimal) is not None
 
 
 def split_unit(cell: str) -> tuple[str, str] | None:

@@ -29,6 +29,7 @@ NINES = re.compile(r"-?99+")
 
 COMPACT_DATES = (1900_01_01, 2100_12_31)
 
+MONTH = re.compile(r"(19|20)\d{2}[-/.](0?[1-9]|1[0-2]|W\d{2})|(0?[1-9]|1[0-2])[-/.](19|20)\d{2}")
 SHORT_YEAR = re.compile(r"\d{1,2}([-/.])\d{1,2}\1\d{2}")
 MONTH_BY_NAME = re.compile(
     r"(\d{1,2}[.\s-]*)?(jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)"
@@ -140,9 +141,25 @@ def meant_as(table: Table, name: str, text: Sequence[str | None]) -> Meant | Non
     if _most(counts, times := [cell for cell in counts if TIME_OF_DAY.fullmatch(cell)]):
         remedy = "give hours or minutes as numbers, if they mean something"
         return Meant("numbers", f"{column} holds times of day, such as {at(times[0])}", remedy)
-    if not _most(counts, [cell for cell in counts if cells.LIKE_A_NUMBER.fullmatch(cell)]):
+    numeric = [cell for cell in counts if cells.LIKE_A_NUMBER.fullmatch(cell)]
+    if not _most(counts, numeric) or cells.are_codes(counts, table.decimal):
         return None
-    return _as_numbers(table, column, list(counts), at)
+    return _as_numbers(column, list(counts), at)
+
+
+def code_warnings(table: Table, name: str, text: Sequence[str | None]) -> list[str]:
+    """A sentence about words that are numbers, with zeros in front or in a DataFrame's text."""
+    distinct = {cell for cell in set(text) if cell is not None and not is_gap(cell)}
+    if not cells.are_codes(distinct, table.decimal):
+        return []
+    example = min(distinct)
+    what, remedy = "numbers as text", "make numbers of them, unless they are codes"
+    if cells.codes_with_zeros(distinct):
+        what, remedy = "digits with zeros in front", "write them without these if they are numbers"
+    return [
+        f"column {shown(name)} holds {what}, such as {shown(example)} in "
+        f"{table.where(text.index(example))}, and was read as words: {remedy}."
+    ]
 
 
 def _most(counts: Counter[str], some: Iterable[str]) -> bool:
@@ -157,6 +174,8 @@ def _date_forms(cell: str) -> frozenset[str]:
             return frozenset(readable)
         if SHORT_YEAR.fullmatch(cell):
             return frozenset(("a year of two digits",))
+        if MONTH.fullmatch(cell):
+            return frozenset(("a month",))
     return frozenset(("a month by name",)) if MONTH_BY_NAME.fullmatch(cell) else frozenset()
 
 
@@ -181,24 +200,18 @@ def _as_dates(column: str, forms: dict[str, frozenset[str]], at: Callable[[str],
     return Meant("dates", problem, remedy)
 
 
-def _as_numbers(
-    table: Table, column: str, distinct: Sequence[str], at: Callable[[str], str]
-) -> Meant:
+def _as_numbers(column: str, distinct: Sequence[str], at: Callable[[str], str]) -> Meant:
     others = [cell for cell in distinct if not cells.LIKE_A_NUMBER.fullmatch(cell)]
     signed = [cell for cell in distinct if not cells.PLAIN.fullmatch(cell)]
-    odd = min(others or signed or distinct)
-    problem = f"{column} looks like numbers, but {at(odd)} is none"
-    if cells.codes_with_zeros(distinct):
-        odd = min(distinct)
-        problem = f"{column} holds digits with zeros in front, such as {at(odd)}, like codes"
-        remedy = "write them without these zeros if they are numbers"
-    elif not table.text and cells.decimal_mark(distinct, table.decimal) is not None:
-        problem = f"{column} holds numbers as text, such as {at(min(distinct))}"
-        remedy = "make numbers of them, unless they are codes"
-    elif others:
+    problem = f"{column} looks like numbers, but {at(min(others or signed))} is none"
+    remedy = (
+        "if it is meant as numbers, give numbers without signs and blanks, and one unit or none"
+    )
+    if others:
         remedy = "if it is meant as numbers, give numbers only and leave missing cells empty"
     elif cells.is_ambiguous(distinct):
+        problem = (
+            f"{column} holds numbers whose decimal mark cannot be told, such as {at(min(signed))}"
+        )
         remedy = "say decimal=',' or decimal='.'"
-    else:
-        remedy = "if it is meant as numbers, give numbers without signs, and one unit or none"
     return Meant("numbers", problem, remedy)

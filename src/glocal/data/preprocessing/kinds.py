@@ -227,7 +227,10 @@ def _words(table: Table, name: str, text: list[str | None]) -> RawColumn:
     vocabulary = tuple(sorted({w for w in set(text) if w is not None and w not in WORD_GAPS}))
     check.writable(vocabulary, f"the word of column {shown(name)},")
     values = _looked_up({word: float(i) for i, word in enumerate(vocabulary)}, text)
-    warnings = tuple(doubts.case_warnings(name, vocabulary))
+    warnings = (
+        *doubts.case_warnings(name, vocabulary),
+        *doubts.code_warnings(table, name, text),
+    )
     return RawColumn(
         *(name, CATEGORY, "", values, vocabulary, "words", (), warnings),
         meant=doubts.meant_as(table, name, text),
