@@ -42,6 +42,13 @@ def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
+def test_a_file_that_is_open_stays_the_same(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as out:
+        write(Path(f"/proc/self/fd/{out.fileno()}"), b"x")
+        assert os.fstat(out.fileno()).st_nlink == 1  # no other took its name
+    assert (tmp_path / "out").read_bytes() == b"x"
+
+
 def test_a_device_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device = tmp_path / "device"
     device.write_bytes(b"")

@@ -55,7 +55,8 @@ def is_special(path: Path) -> bool:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return False
-    return not stat.S_ISREG(mode) or path.absolute().is_relative_to("/dev")
+    of_system = any(path.absolute().is_relative_to(root) for root in ("/dev", "/proc"))
+    return of_system or not stat.S_ISREG(mode)
 
 
 def make_folder(folder: Path) -> Path:
