@@ -83,6 +83,18 @@ class Federation:
         """What labels are, and their unit."""
         return self.targets[0]
 
+    def units_of(self, rows: Tensor) -> Tensor:
+        """The unit of each of these rows; without groups, each row is one.
+
+        They are numbered in an order that is not that of a table's rows, so that sums over them are
+        the same to the last bit however the table is sorted.
+        """
+        rows = rows.cpu()
+        if self.unit is not None:
+            return self.unit.cpu()[rows]
+        rank = None if self.unsplit is None else self.unsplit.rank
+        return rows if rank is None else rank[rows]
+
     def unit_of(self, clients: Tensor) -> tuple[Tensor, Tensor]:
         """The location and the scale of these clients' labels, in float64."""
         each = torch.tensor([(t.location, t.scale) for t in self.targets], dtype=torch.float64)

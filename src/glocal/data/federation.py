@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -166,7 +167,8 @@ def federation(
         extra["pooled"] = pooled
     if numeric:
         extra["task"] = task
-    order = None if raw is None else own_table.canonical_order(inputs, labels, unit)
+    keys = None if raw is None else own_table.row_keys(inputs, labels, unit)
+    order = None if keys is None else torch.from_numpy(np.argsort(keys, kind="stable"))
     by_label = torch.zeros_like(labels, dtype=torch.int64) if numeric else labels
     assignment = _assign(by_label, clients, partition, seed, columns, unit, order)
     if unit is not None:
@@ -196,7 +198,7 @@ def federation(
         central=central,
         unit=unit,
         pooled=pooled,
-        rank=None if order is None else torch.argsort(order),
+        rank=None if keys is None else own_table.ranks(keys, assignment.rows),
         target=Target(task) if numeric else Target(),
     )
     data = apply(data, transforms)

@@ -16,7 +16,7 @@ from glocal.data.preprocessing import fitting
 from glocal.data.preprocessing.doubts import case_warnings, gives_label_away, zero_warnings
 from glocal.data.preprocessing.kinds import RawColumn, recognised
 from glocal.data.preprocessing.report import ColumnReport
-from glocal.data.split import UnsplitData
+from glocal.data.split import Split, UnsplitData
 from glocal.data.table import Table, named_columns
 from glocal.data.validation import Array
 
@@ -83,11 +83,10 @@ def with_leaks(raw: RawFeatures, labels: Tensor, *, classes: bool) -> RawFeature
     return replace(raw, columns=tuple(columns))
 
 
-def canonical_order(x: Tensor, y: Tensor, unit: Tensor | None) -> Tensor:
-    """An order of rows by what is in them: the same for any order in which they are given.
+def row_keys(x: Tensor, y: Tensor, unit: Tensor | None) -> Array:
+    """A hash of each row's features, label and group.
 
-    Rows are sorted by a hash of their features, labels and groups, so draws that are made in this
-    order do not depend on how a table is sorted.
+    Draws that are made in the order of these do not depend on how a table is sorted.
     """
     columns: list[Array] = [*x.numpy().T, *y.double().reshape(len(y), -1).numpy().T]
     if unit is not None:
@@ -100,7 +99,14 @@ def canonical_order(x: Tensor, y: Tensor, unit: Tensor | None) -> Tensor:
         mixed ^= mixed >> np.uint64(32)
         mixed *= MIX
         mixed ^= mixed >> np.uint64(29)
-    return torch.from_numpy(np.argsort(mixed, kind="stable"))
+    return mixed
+
+
+def ranks(keys: Array, clients: Split) -> Tensor:
+    """The position of each row in the order of keys; equal rows are in that of their clients."""
+    owner = np.full(len(keys), -1)
+    owner[clients.rows.numpy()] = np.repeat(np.arange(len(clients)), clients.counts().numpy())
+    return torch.argsort(torch.from_numpy(np.lexsort((owner, keys))))
 
 
 def id_columns(table: Table, clients: Any, group: Any) -> list[ColumnReport]:

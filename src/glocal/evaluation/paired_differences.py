@@ -25,6 +25,7 @@ examples, of which one differs.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ def paired_differences(
                 in_this[group] += total / tested_here
         if tested_here:
             of_all += in_this
-            of_mean_once.append(float((in_this**2).sum()))
+            of_mean_once.append(math.fsum(in_this**2))  # in any order the same
     effective = 1 / concentration
     noise = noise_of(benefit, differing, effective, pooled=pooled, unit=unit)
     overlap = np.array(
@@ -110,7 +111,7 @@ def paired_differences(
         effective,
         noise,
         overlap,
-        max(float((of_all**2).sum()) / max(len(of_mean_once), 1) ** 2, least),
+        max(math.fsum(of_all**2) / max(len(of_mean_once), 1) ** 2, least),
         max(float(np.mean(of_mean_once or [0.0])), least),
     )
 

@@ -205,7 +205,7 @@ def evaluated_on(fed: Federation, outcome: Outcome) -> Evaluated:
         correct=outcome.pool.double().cpu().numpy(),
         y=fed.y.cpu()[rows].numpy(),
         owner=np.repeat(np.arange(len(fed)), fed.test.counts().cpu().numpy()),
-        unit=(rows if fed.unit is None else fed.unit.cpu()[rows]).numpy(),
+        unit=fed.units_of(rows).numpy(),
     )
 
 

@@ -88,9 +88,7 @@ class Estimate:
         """[repeats][clients]: which unit each test example belongs to."""
         found = []
         for t in self.trials:
-            unit = getattr(t.fed, "unit", None)
-            rows = t.fed.test.rows.cpu()
-            ids = (rows if unit is None else unit.cpu()[rows]).numpy()
+            ids = t.fed.units_of(t.fed.test.rows).numpy()
             start = t.fed.test.start.tolist()
             found.append(
                 [ids] * self.clients
