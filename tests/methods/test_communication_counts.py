@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,13 @@ def test_the_parameters_of_lg_fedavg_s_models(
 
 
 FILES = sorted(Path(glocal.methods.__path__[0]).glob("*.py"))
-PAPERS = [file for file in FILES if file.stem not in {"__init__", "registry", "specs"}]
+NO_PAPERS = {"__init__", "registry", "specs", "hyperparameters"}
+PAPERS = [file for file in FILES if file.stem not in NO_PAPERS]
 
 
 @pytest.mark.parametrize("file", PAPERS, ids=lambda file: file.stem)
 def test_a_method_is_at_most_120_lines(file: Path) -> None:
-    assert len(file.read_text(encoding="utf-8").splitlines()) <= 120
+    """Beside what its settings mean, which has a line for each."""
+    said = r"\n\n    (Args:\n(        .*\n)+|Settings as of .*\n)    (?=\"\"\")"
+    text = re.sub(said, "", file.read_text(encoding="utf-8"))
+    assert len(text.splitlines()) <= 120

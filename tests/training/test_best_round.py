@@ -110,7 +110,7 @@ def test_what_is_kept_is_that_round(fed: Federation, stopped: Run) -> None:
     assert alone.summary["params_up"] == size * sum(rounds) > until.summary["params_up"]
     spent = sum(line["gradients"] for line in alone.history)
     assert alone.summary["gradient_evaluations"] == spent
-    assert torch.equal(alone.repeats[0].val_accuracy, until.repeats[0].val_accuracy)
+    assert torch.equal(alone.repeats[0].val_score, until.repeats[0].val_score)
 
 
 @pytest.mark.parametrize("states", ["device", "disk"])
