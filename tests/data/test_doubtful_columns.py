@@ -106,8 +106,9 @@ def test_true_and_false_in_new_rows() -> None:
             for cell in (True, "TRUE", "True", "true", 1, "1")
         ]
         assert all(torch.equal(row, rows[0]) for row in rows)
-        with pytest.raises(GlocalError, match="should hold numbers, as in training, and row 0 has"):
-            fed.preprocessing.apply({"age": 50, "dose": 1.0, "x": "ja"})
+        for cells in (["ja", True], [2, 1], [0.5, 1], ["-7", "0"], [2, None]):
+            with pytest.raises(GlocalError, match="'x' should hold true or false, .* row 0 has"):
+                fed.preprocessing.apply({"age": [50, 50], "dose": [1.0, 1.0], "x": cells})
 
 
 def test_marks_of_missing_values_are_mentioned() -> None:

@@ -254,8 +254,11 @@ def converted(table: Table, name: str, kind: str, form: str) -> tuple[Array, lis
         if (table[name].dtype.kind in "biuf") != (kind == NUMBER):
             known = table[name].dtype.kind == "m" and kind == NUMBER
             if not (known or (table[name].dtype.kind == "M" and kind == DATE)):
-                raise _wrong(name, kind, f"holds {table[name].dtype}")
-        return _recognised(table, name).values, []
+                raise _wrong(name, _held(kind, form), f"holds {table[name].dtype}")
+        values = _recognised(table, name).values
+        if form == TRUE_OR_FALSE:
+            _refuse_no_truth(table, name, values)
+        return values, []
     out = np.empty(table.rows)
     for i, cell in enumerate(raw):
         value = _as_plain(cell, name, table, i)
@@ -264,17 +267,15 @@ def converted(table: Table, name: str, kind: str, form: str) -> tuple[Array, lis
             continue
         found = _of_kind(value, kind, form)
         if found is None:
-            has_unit = kind == NUMBER and form[1:2] == " "
-            with_unit = f" in{form[1:]}" if has_unit else ""
-            raise _wrong(name, kind, f"{table.where(i)} has {shown(value)}", with_unit)
+            raise _wrong(name, _held(kind, form), f"{table.where(i)} has {shown(value)}")
         out[i] = found
     return finite(out, name, table.where), []
 
 
 def _of_kind(value: Any, kind: str, form: str) -> float | None:
+    if form == TRUE_OR_FALSE:
+        return _truth(value)
     if isinstance(value, str):
-        if form == TRUE_OR_FALSE:
-            return cells.TRUTH.get(value.strip().lower(), cells.number(value.strip(), "."))
         if kind == NUMBER:
             mark, _, unit = form.partition(" ")
             return cells.number_with(value.strip(), mark or ".", unit)
@@ -287,8 +288,32 @@ def _of_kind(value: Any, kind: str, form: str) -> float | None:
     return float(check.as_floats(np.array([value]))[0]) if isinstance(value, numbers.Real) else None
 
 
-def _wrong(name: str, kind: str, what: str, in_unit: str = "") -> GlocalError:
+def _truth(value: Any) -> float | None:
+    """True or false as 1 or 0, which are taken for these, too; None: it is neither."""
+    if isinstance(value, str):
+        text = value.strip().lower()
+        value = cells.TRUTH.get(text, cells.number(text, "."))
+    return float(value) if isinstance(value, numbers.Real) and value in (0, 1) else None
+
+
+def _refuse_no_truth(table: Table, name: str, values: Array) -> None:
+    """Raise where numbers are given for true or false and one is neither 1 nor 0."""
+    bad = ~np.isnan(values) & (values != 0) & (values != 1)
+    if bad.any():
+        row = int(bad.nonzero()[0][0])
+        raise _wrong(name, TRUE_OR_FALSE, f"{table.where(row)} has {values[row]:g}")
+
+
+def _held(kind: str, form: str) -> str:
+    """What a column held in training, for a message."""
+    if form == TRUE_OR_FALSE:
+        return TRUE_OR_FALSE
+    has_unit = kind == NUMBER and form[1:2] == " "
+    return f"{kind}s in{form[1:]}" if has_unit else f"{kind}s"
+
+
+def _wrong(name: str, held: str, what: str) -> GlocalError:
     return GlocalError(
-        f"column {shown(name)} should hold {kind}s{in_unit}, as in training, and {what}: correct "
-        "it, or leave the cell empty."
+        f"column {shown(name)} should hold {held}, as in training, and {what}: correct it, or "
+        "leave the cell empty."
     )
