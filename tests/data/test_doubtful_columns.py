@@ -184,6 +184,26 @@ def test_labels_that_may_be_slips(cells: list[str], said: str) -> None:
     assert any(said in warning for warning in report(fed, "outcome").warnings)
 
 
+@pytest.mark.parametrize(
+    ("cells", "classes"),
+    [
+        (("TRUE", "false", "true", "False"), {"false": 0, "true": 1}),
+        ((True, "false", "true"), {"false": 0, "true": 1}),
+        (("TRUE", "FALSE"), {"FALSE": 0, "TRUE": 1}),
+        (("True", "False"), {"False": 0, "True": 1}),
+    ],
+)
+def test_labels_that_are_true_or_false(cells: tuple[Any, ...], classes: dict[str, int]) -> None:
+    table = columns(outcome=cycle(*cells))
+    for fed in (loaded(table), federation(table, "outcome", "hospital")):
+        assert fed.describe["labels"] == classes
+        assert fed.unsplit is not None
+        assert fed.unsplit.y.tolist() == [
+            int(str(cell).lower() == "true") for cell in cycle(*cells)
+        ]
+        assert not report(fed, "outcome").warnings
+
+
 def test_labels_that_are_no_classes() -> None:
     days = [f"2024-03-{1 + i % 28:02d}" for i in range(N)]
     for cells, what in (

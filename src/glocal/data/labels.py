@@ -11,6 +11,7 @@ from torch import Tensor
 
 from glocal.core.errors import GlocalError, shown
 from glocal.data import validation as check
+from glocal.data.preprocessing.cells import TRUTH
 from glocal.data.preprocessing.doubts import case_warnings, zero_warnings
 from glocal.data.preprocessing.kinds import CATEGORY, DATE, NUMBER, recognised
 from glocal.data.preprocessing.report import ColumnReport
@@ -39,6 +40,7 @@ def of_table(
     values = table.ids(name, "labels")
     if table.text and values.dtype.kind == "U":
         values = as_numbers(values)
+    values = _truth_alike(values)
     undecided = task == AUTO and classes is None
     if undecided:
         refuse_doubtful(_numbers_of(table, name, values), f"the label column {shown(name)}")
@@ -82,6 +84,21 @@ def of_table(
     warnings += _slips(name, labels, named, table.where)
     report = ColumnReport(name, was, f"the label, {count} classes", warnings=tuple(warnings))
     return labels, count, codes, report
+
+
+def _truth_alike(values: Array) -> Array:
+    """Labels that are true or false, in lower case if not all are written in the same one."""
+    if values.dtype.kind not in "OU":
+        return values
+    listed = [str(v) if isinstance(v, bool) else v for v in values.tolist()]
+    words = {v for v in listed if isinstance(v, str) and not is_gap(v)}
+    styles = (str.lower, str.title, str.upper)
+    if any(all(word == style(word) for word in words) for style in styles):
+        return values
+    if not all(word.lower() in TRUTH for word in words):
+        return values
+    alike = [v.lower() if isinstance(v, str) and v in words else v for v in listed]
+    return np.array([*alike, None], dtype=object)[:-1]
 
 
 def _refuse_no_classes(table: Table, name: str, undecided: bool) -> None:
