@@ -64,6 +64,7 @@ def test_what_is_safe_to_read_is_read(cells: tuple[str, ...], numbers: tuple[flo
         (("$5.20", "€ 5.20"), "looks like numbers, but '$5.20' in line 2 is none"),
         (("1 234,5", "2 345"), "looks like numbers, but '1 234,5' in line 2 is none"),
         (("USD 5.20", "USD 7"), "looks like numbers, but 'USD 5.20' in line 2 is none"),
+        (("True", "FALSE", "yes"), "looks like true or false, but 'yes' in line 4 is neither"),
         (("2024-03", "2024-04"), "a form that is not read, such as '2024-03' in line 2"),
     ],
 )
@@ -107,7 +108,7 @@ def test_true_and_false_in_new_rows() -> None:
         ]
         assert all(torch.equal(row, rows[0]) for row in rows)
         for cells in (["ja", True], [2, 1], [0.5, 1], ["-7", "0"], [2, None]):
-            with pytest.raises(GlocalError, match="'x' should hold true or false, .* row 0 has"):
+            with pytest.raises(GlocalError, match=r"'x' should hold true or false, .* row 0 has"):
                 fed.preprocessing.apply({"age": [50, 50], "dose": [1.0, 1.0], "x": cells})
 
 

@@ -138,6 +138,11 @@ def meant_as(table: Table, name: str, text: Sequence[str | None]) -> Meant | Non
     forms = {cell: _date_forms(cell) for cell in counts}
     if _most(counts, [cell for cell, form in forms.items() if form]):
         return _as_dates(column, forms, at)
+    if _most(counts, [cell for cell in counts if cell.lower() in cells.TRUTH]):
+        other = next(cell for cell in counts if cell.lower() not in cells.TRUTH)
+        remedy = "write true or false, and leave missing cells empty, if it is meant as these"
+        problem = f"{column} looks like true or false, but {at(other)} is neither"
+        return Meant("true or false", problem, remedy)
     if _most(counts, times := [cell for cell in counts if TIME_OF_DAY.fullmatch(cell)]):
         remedy = "give hours or minutes as numbers, if they mean something"
         return Meant("numbers", f"{column} holds times of day, such as {at(times[0])}", remedy)
