@@ -78,8 +78,26 @@ def test_words_that_are_meant_as_something_else(cells: tuple[str, ...], said: st
 def test_many_dates_that_cannot_be_read_are_left_out() -> None:
     days = [f"{1 + i % 28:02d}.{1 + i // 28:02d}.23" for i in range(N)]
     row = report(loaded(columns(x=days)), "x")
-    assert row.became == "left out: not all are dates"
+    assert row.became == "left out: dates in a form that is not read"
     assert "id or free text" not in row.warnings[0]
+    for changed, became in (
+        (["2024-03-01", *days[1:]], "dates in several forms"),
+        (["unbekannt", *days[1:]], "not all are dates"),
+        (
+            [f"{1 + i % 12:02d}/{1 + i // 12:02d}/2023" for i in range(N)],
+            "dates of which day and month cannot be told apart",
+        ),
+    ):
+        assert report(loaded(columns(x=changed)), "x").became == f"left out: {became}"
+
+
+def test_dates_are_no_ids_of_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    for days in (
+        cycle("2024-03-01", "2024-03-02", "2024-03-03"),
+        cycle("1.3.24", "2.3.24", "3.3.24"),
+    ):
+        loaded(columns(visit=days))
+        assert "looks like an id" not in capsys.readouterr().err
 
 
 def test_digits_with_zeros_in_front_are_codes() -> None:
@@ -149,9 +167,7 @@ def test_ids_of_clients_stay_as_they_are_written(capsys: pytest.CaptureFixture[s
     assert loaded(columns(hospital=cycle(2, 10, 1))).names == ("1", "2", "10")
     fed = loaded(columns(hospital=cycle("1", "01", "1.0")))
     assert fed.names == ("01", "1", "1.0")
-    assert "column 'hospital' has '01' and '1', which are taken for different ones" in (
-        capsys.readouterr().err
-    )
+    assert "'hospital' has '01' and '1' (and 1 more such pair), which" in capsys.readouterr().err
     frame = federation(columns(hospital=cycle(" 007", "010 ", "1")), "outcome", "hospital")
     assert frame.names == ("007", "010", "1")
 

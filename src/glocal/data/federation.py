@@ -215,7 +215,9 @@ def federation(
         for warning in row.warnings:
             note(warning)
     if unit is None:
-        candidates = () if raw is None else [column.name for column in raw.columns]
+        candidates = (
+            () if raw is None else [column.name for column in raw.columns if not column.dates]
+        )
         values = {} if columns is None else columns.with_columns(candidates)
         suggested_groups.mention(inputs, fed.train, fed.test, values)
     return fed

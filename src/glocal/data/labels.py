@@ -13,7 +13,7 @@ from glocal.core.errors import GlocalError, shown
 from glocal.data import validation as check
 from glocal.data.preprocessing.cells import TRUTH
 from glocal.data.preprocessing.doubts import case_warnings, zero_warnings
-from glocal.data.preprocessing.kinds import CATEGORY, DATE, NUMBER, recognised
+from glocal.data.preprocessing.kinds import CATEGORY, NUMBER, recognised
 from glocal.data.preprocessing.report import ColumnReport
 from glocal.data.quantities import AUTO, MANY, refuse_doubtful
 from glocal.data.table import Table, as_numbers, is_gap
@@ -106,12 +106,11 @@ def _refuse_no_classes(table: Table, name: str, undecided: bool) -> None:
     found = recognised(table, name)
     known = found.values[~np.isnan(found.values)]
     distinct = len(np.unique(known))
-    dates = found.kind == DATE or (found.meant is not None and found.meant.what == "dates")
-    if (undecided and dates and distinct > MANY) or (
+    if (undecided and found.dates and distinct > MANY) or (
         table.rows >= FEW and distinct > MOST * table.rows
     ):
         first = int((~np.isnan(found.values)).nonzero()[0][0])
-        what = "dates" if dates else "words" if found.kind == CATEGORY else "values"
+        what = "dates" if found.dates else "words" if found.kind == CATEGORY else "values"
         raise GlocalError(
             f"the label column {shown(name)} has {distinct} different {what} in {table.rows} rows, "
             f"such as {shown(str(table[name][first]))} in {table.where(first)}, which are no "

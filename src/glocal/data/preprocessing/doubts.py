@@ -46,6 +46,13 @@ class Meant:
     what: str
     problem: str
     remedy: str
+    left_out: str = ""
+    """If all words are what they seem to be: why they cannot be read."""
+
+    @property
+    def why_left_out(self) -> str:
+        """Why a column of many such words is left out, in few words."""
+        return self.left_out or f"not all are {self.what}"
 
 
 def case_warnings(name: str, words: Iterable[object]) -> list[str]:
@@ -64,15 +71,20 @@ def case_warnings(name: str, words: Iterable[object]) -> list[str]:
 def zero_warnings(name: str, words: Iterable[object]) -> list[str]:
     """A sentence, if two ids or labels are the same number, written in two ways ("01", "1")."""
     by_number: dict[float, str] = {}
+    pairs: list[tuple[str, str]] = []
     for word in sorted({word for word in words if isinstance(word, str)}):
         value = cells.number(word, ".")
         other = word if value is None else by_number.setdefault(value, word)
         if other != word:
-            return [
-                f"column {shown(name)} has {shown(other)} and {shown(word)}, which are taken for "
-                "different ones: write them alike if they are the same."
-            ]
-    return []
+            pairs.append((other, word))
+    if not pairs:
+        return []
+    more = len(pairs) - 1
+    others = f" (and {more} more such pair{'s' * (more > 1)})" if more else ""
+    return [
+        f"column {shown(name)} has {shown(pairs[0][0])} and {shown(pairs[0][1])}{others}, which "
+        "are taken for different ones: write them alike if they are the same."
+    ]
 
 
 def number_warnings(name: str, values: Array, where: Callable[[int], str]) -> list[str]:
@@ -145,7 +157,8 @@ def meant_as(table: Table, name: str, text: Sequence[str | None]) -> Meant | Non
         return Meant("true or false", problem, remedy)
     if _most(counts, times := [cell for cell in counts if TIME_OF_DAY.fullmatch(cell)]):
         remedy = "give hours or minutes as numbers, if they mean something"
-        return Meant("numbers", f"{column} holds times of day, such as {at(times[0])}", remedy)
+        problem = f"{column} holds times of day, such as {at(times[0])}"
+        return Meant("numbers", problem, remedy, "times of day")
     numeric = [cell for cell in counts if cells.LIKE_A_NUMBER.fullmatch(cell)]
     if not _most(counts, numeric) or cells.are_codes(counts, table.decimal):
         return None
@@ -195,14 +208,13 @@ def _as_dates(column: str, forms: dict[str, frozenset[str]], at: Callable[[str],
     for (one, first), (other, second) in itertools.combinations(example.items(), 2):
         if not one & other:
             problem = f"{column} holds dates in several forms, such as {at(first)} and {at(second)}"
-            return Meant("dates", problem, remedy)
+            return Meant("dates", problem, remedy, "dates in several forms")
     if all(len(form) > 1 for form in example):
-        problem = f"{column} holds dates of which day and month cannot be told apart"
-    else:
-        problem = (
-            f"{column} holds dates in a form that is not read, such as {at(next(iter(forms)))}"
-        )
-    return Meant("dates", problem, remedy)
+        left_out = "dates of which day and month cannot be told apart"
+        return Meant("dates", f"{column} holds {left_out}", remedy, left_out)
+    left_out = "dates in a form that is not read"
+    problem = f"{column} holds {left_out}, such as {at(next(iter(forms)))}"
+    return Meant("dates", problem, remedy, left_out)
 
 
 def _as_numbers(column: str, distinct: Sequence[str], at: Callable[[str], str]) -> Meant:

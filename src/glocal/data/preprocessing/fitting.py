@@ -193,7 +193,7 @@ def _category(
     if raw.meant is not None:
         if not forced and (free_text or len(distinct) > MOST_LEVELS):
             warning = f"{raw.meant.problem}; it {about} and was left out: {raw.meant.remedy}."
-            return None, f"left out: not all are {raw.meant.what}", warning
+            return None, f"left out: {raw.meant.why_left_out}", warning
         warning = f"{raw.meant.problem}, so it was read as words: {raw.meant.remedy}."
     if free_text:
         if forced:

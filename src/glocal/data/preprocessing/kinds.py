@@ -57,6 +57,11 @@ class RawColumn:
         """How many cells say nothing."""
         return int(np.isnan(self.values).sum())
 
+    @property
+    def dates(self) -> bool:
+        """Whether these are dates, or words that seem to be meant as dates."""
+        return self.kind == DATE or (self.meant is not None and self.meant.what == "dates")
+
 
 def recognised(table: Table, name: str) -> RawColumn:
     """What a column holds, found from its cells, with warnings about what it may be instead."""
