@@ -53,6 +53,7 @@ def names(axes: Any) -> list[str]:
 
 def test_clients_are_in_order_with_their_colours_and_the_metrics_unit() -> None:
     other = [{**r, "estimate": r["estimate"] and -r["estimate"] / 2} for r in FEW]
+    other[1]["verdict"] = "better off"
     figure = figure_of(Comparison(fedavg=run(FEW), ditto=run(other)), None)
     left, right = figure.axes
     assert names(left) == ["d", "b", "c", "a"]
@@ -64,9 +65,10 @@ def test_clients_are_in_order_with_their_colours_and_the_metrics_unit() -> None:
     (interval,) = left.collections[0].get_segments()
     assert interval.tolist() == [[pytest.approx(3), 3], [pytest.approx(7), 3]]
     assert left.get_xlabel() == "points of AUC above alone"
-    assert (left.get_title(loc="left"), right.get_title(loc="left")) == ("fedavg", "ditto")
     said = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert said == ["better off: 1, 1", "worse off: 1, 1", "undecided: 1, 1"]
+    assert said == ["better off", "worse off", "undecided"]
+    assert left.get_title(loc="left") == "fedavg\n1 better off, 1 worse off, 1 undecided"
+    assert right.get_title(loc="left") == "ditto\n2 better off, 0 worse off, 1 undecided"
     assert "1 without a value" in figure.get_supxlabel()
 
 
@@ -84,7 +86,7 @@ def test_many_clients_have_no_names_and_each_panel_its_order() -> None:
     for axes in figure.axes:
         ordered = [x for _, (x, _) in sorted(points(axes).items())]
         assert ordered == [float(i) for i in range(NAMED + 1)]
-        assert axes.get_ylabel() == "clients, from the lowest"
+        assert (axes.get_ylabel(), names(axes)) == ("clients, from the lowest", [])
 
 
 @pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])

@@ -74,9 +74,11 @@ def _drawn(found: Mapping[str, Any]) -> tuple[Figure, str, str]:
     across = min(len(methods), IN_A_ROW)
     down = -(-len(methods) // across)
     tall = max(1.3, 0.23 * clients + 0.4) if named else 5.6
-    figure = new_figure(max(6.0, (2.0 if named else 0.8) + 2.9 * across), down * (tall + 0.7) + 0.9)
+    figure = new_figure(max(6.0, (2.0 if named else 0.8) + 3.1 * across), down * (tall + 0.7) + 0.9)
     panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=named)
     common = _order([method["clients"] for method in methods.values()])
+    counts = {name: _counts(method["clients"]) for name, method in methods.items()}
+    words = [word for word in STYLES if any(each[word] for each in counts.values())]
     for place, axes in enumerate(panels.flat):
         if place >= len(methods):
             axes.set_visible(False)
@@ -84,11 +86,12 @@ def _drawn(found: Mapping[str, Any]) -> tuple[Figure, str, str]:
         name, method = list(methods.items())[place]
         rows = [method["clients"][k] for k in (common if named else _order([method["clients"]]))]
         _panel(axes, rows, unit, named=named)
-        axes.set_title(_shortened(name, 34), fontsize=9.5, loc="left")
+        said = ", ".join(f"{counts[name][word]} {word}" for word in words)
+        axes.set_title(f"{_shortened(name, 34)}\n{said}", fontsize=8, loc="left")
         if place + across >= len(methods):
             axes.set_xlabel(_axis(unit), fontsize=8.5)
             axes.tick_params(labelbottom=True)
-    _legend(figure, methods)
+    _legend(figure, words)
     about, data = first["summary"], found["data"]
     without = sum(not _is_known(row) for row in first["clients"])
     order = "in the order of their mean over methods" if named else "in the order of each method"
@@ -136,6 +139,7 @@ def _panel(axes: Axes, rows: Sequence[Row], unit: Unit, *, named: bool) -> None:
         axes.tick_params(axis="y", labelsize=8, length=0)
     else:
         axes.set_ylabel("clients, from the lowest", fontsize=8.5)
+        axes.set_yticks([])  # a place in the order would read as a client's name
     axes.tick_params(axis="x", labelsize=8)
     axes.grid(True, axis="x", color="#e5e5e5", linewidth=0.8)
     axes.set_axisbelow(True)
@@ -164,19 +168,18 @@ def _axis(unit: Unit) -> str:
     return f"{unit.name} better than alone by" if unit.lower else f"{unit.name} above alone"
 
 
-def _legend(figure: Figure, methods: Mapping[str, Any]) -> None:
-    """The verdicts that there are, and how often, above the panels."""
+def _counts(rows: Sequence[Row]) -> dict[str, int]:
+    """How many clients are drawn with each verdict."""
+    return {w: sum(row["verdict"] == w and _is_known(row) for row in rows) for w in STYLES}
+
+
+def _legend(figure: Figure, words: Sequence[str]) -> None:
+    """The verdicts that there are, above the panels."""
     from matplotlib.lines import Line2D
 
-    entries = []
-    for word, style in STYLES.items():
-        counts = [
-            sum(row["verdict"] == word and _is_known(row) for row in method["clients"])
-            for method in methods.values()
-        ]
-        if any(counts):
-            said = f"{word}: {', '.join(map(str, counts))}"
-            entries.append(Line2D([], [], linestyle="none", markersize=5, label=said, **style))
+    entries = [
+        Line2D([], [], linestyle="none", markersize=5, label=word, **STYLES[word]) for word in words
+    ]
     # On the second line of the title, which is empty.
     below = 1 - 0.27 / figure.get_figheight()
     style = {"ncols": 4, "fontsize": 8, "frameon": False, "borderpad": 0, "columnspacing": 1.2}
