@@ -102,6 +102,23 @@ def test_odd_names_are_drawn_as_they_are(ending: str, tmp_path: Path) -> None:
     assert names(figure.axes[0])[1:5] == [*ODD[1:3], "<b>& Köln", f"{'x' * 25}…"]
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("r.gif", "the picture .*r.gif must be the name of a .png or .svg or .pdf file"),
+        ("rc", "must be the name"),
+        ("no/x.png", "there is no folder .*no for the picture: make it first"),
+        ("d.png", "the picture .*d.png is a folder"),
+    ],
+)
+def test_a_picture_needs_a_file_that_can_be_written(name: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "d.png").mkdir()
+    few = run(FEW)
+    for plot in (few.plot, Comparison(fedavg=few).plot, Comparison(fedavg=few).plot_clients):
+        with pytest.raises(GlocalError, match=said):
+            plot(tmp_path / name)
+
+
 def test_there_must_be_something_to_draw(tmp_path: Path) -> None:
     alone = {"baseline": True, "summary": {"benefit": 0.0}, "clients": []}
     with pytest.raises(GlocalError, match="nothing to draw: clients are not set against"):

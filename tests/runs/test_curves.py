@@ -72,6 +72,19 @@ def test_repeats_are_their_mean_and_range() -> None:
         own.metric("auc")
 
 
+def test_of_kept_rounds_the_title_has_the_mean() -> None:
+    lines = [evaluated(t, v, r) for r, v in ((1, 0.4), (2, 0.6), (3, 0.2)) for t in (1, 2)]
+    lines[4] = evaluated(1, 0.5, 3)  # round 1 is the best of all on average, and round 2 was kept
+
+    def title(*kept: int) -> str:
+        return drawing.draw([LearningCurves("x", tuple(lines), kept)])[1]
+
+    assert title() == "Validation accuracy at its best: 50.0 %, with x after round 1"
+    kept = "Validation accuracy of the kept round"
+    assert title(2, 1, 2) == f"{kept}s: 40.0 %, with x after rounds 2, 1 and 2"
+    assert title(2, 2, 2) == f"{kept}: 40.0 %, with x after round 2"
+
+
 def test_what_is_left_out_is_said(made: Callable[..., Path]) -> None:
     folder, said = made("a", [evaluated(1, 0.5)], 'nonsense\n[1]\n{"round": 2, "val'), []
     made("cmp/local", [], method="local(lr=0.1)")

@@ -87,6 +87,16 @@ class LearningCurves:
         choose = min if self.lower(metric) else max
         return choose(of_all or points, key=lambda point: point.mean)
 
+    def at_kept(self, column: str) -> list[tuple[int, float]]:
+        """The round that each repeat kept, and the column's value there, where there is one."""
+        values = {
+            (line.get("repeat", 1), line["round"]): line[column]
+            for line in self.lines
+            if fits(line.get(column), float)
+        }
+        kept = list(enumerate(self.kept, 1))
+        return [(t, float(values[repeat, t])) for repeat, t in kept if (repeat, t) in values]
+
 
 def of_run(run: Run) -> LearningCurves:
     """The curves of a run that was trained here."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from glocal.core.errors import GlocalError
 from glocal.experiment.result_files import figures
-from glocal.report.canvas import new_figure, plain_text, save, titled
+from glocal.report.canvas import check_picture, new_figure, plain_text, save, titled
 from glocal.report.tables import plural
 from glocal.report.units import Unit, unit_of
 
@@ -47,6 +47,8 @@ def draw(found: Mapping[str, Any], path: Path) -> None:
 
 def figure_of(runs: Mapping[str, Run], path: Path | None) -> Figure:
     """The figure of runs that are there, and a file of it if a path is given."""
+    if path is not None:
+        check_picture(path, "the picture")
     found = figures(runs)
     if path is not None:
         draw(found, path)

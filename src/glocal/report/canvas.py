@@ -36,11 +36,13 @@ MORE_LETTERS = ("Noto Sans CJK SC", "Hiragino Sans", "Microsoft YaHei", "Arial U
 
 
 def check_picture(path: Path, option: str = "--picture", kinds: Sequence[str] = KINDS) -> None:
-    """Raise, before anything is trained, if this picture could not be drawn or written."""
+    """Raise, before anything is trained or drawn, if this picture could not be drawn or written."""
     if path.suffix.lower() not in kinds:
         raise GlocalError(f"{option} {path} must be the name of a {' or '.join(kinds)} file.")
     if not path.absolute().parent.is_dir():
         raise GlocalError(f"there is no folder {path.parent} for {option}: make it first.")
+    if path.is_dir():
+        raise GlocalError(f"{option} {path} is a folder: give the name of a file.")
     new_figure(1, 1)
 
 

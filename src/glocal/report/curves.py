@@ -10,7 +10,17 @@ from glocal.core.errors import GlocalError
 from glocal.evaluation.measures import NAMES, SHARES
 from glocal.evaluation.metrics import PERCENT
 from glocal.experiment.learning_curves import LearningCurves, of_run
-from glocal.report.canvas import COLOURS, GREY, MARKERS, every, label, new_figure, save, titled
+from glocal.report.canvas import (
+    COLOURS,
+    GREY,
+    MARKERS,
+    check_picture,
+    every,
+    label,
+    new_figure,
+    save,
+    titled,
+)
 from glocal.report.tables import plural
 
 if TYPE_CHECKING:
@@ -27,8 +37,14 @@ MARKED = 12
 """Markers on a line."""
 
 
+FEW = 5
+"""Up to so many repeats have their kept rounds in the title."""
+
+
 def plot(runs: Any, path: str | Path | None = None, metric: str | None = None) -> Figure:
     """The figure of a run or of a comparison's runs; with a path, it is also written there."""
+    if path is not None:
+        check_picture(Path(path), "the picture")
     several = list(runs.values()) if isinstance(runs, dict) else [runs]
     curves = [each for each in map(of_run, several) if each.metrics]
     if not curves:
@@ -159,26 +175,39 @@ def _line(
 
 def _mark_kept(axes: Axes, curves: LearningCurves, column: str, i: int, scale: float) -> None:
     """A ring around the round that was kept, of each repeat."""
-    for repeat, kept in enumerate(curves.kept, 1):
-        of_repeat = [line for line in curves.lines if line.get("repeat", 1) == repeat]
-        value = next((line.get(column) for line in of_repeat if line["round"] == kept), None)
-        if value is not None:
-            colour = COLOURS[i % len(COLOURS)]
-            axes.plot([kept], [scale * value], linestyle="none", color=colour, **RING)
+    for kept, value in curves.at_kept(column):
+        colour = COLOURS[i % len(COLOURS)]
+        axes.plot([kept], [scale * value], linestyle="none", color=colour, **RING)
 
 
 def _title(curves: Sequence[LearningCurves], metric: str, name: str) -> str:
-    """Where validation data saw the best round."""
+    """What validation data says of the best method, and of which rounds."""
     percent = metric in PERCENT
     choose = min if curves[0].lower(metric) else max
-    best = {each.name: each.best(metric) for each in curves}
-    winner = choose(best, key=lambda run: best[run].mean)
-    value = best[winner].mean
+    best = {each.name: _value(each, metric) for each in curves}
+    winner = choose(best, key=lambda run: best[run][0])
+    value, when, rounds = best[winner]
     digits = 1 if percent else 3 if metric in SHARES else None
     shown = (
         f"{100 * value:.1f} %" if percent else f"{value:.{digits}f}" if digits else f"{value:.4g}"
     )
-    return f"Validation {name} at its best: {shown}, with {winner} after round {best[winner].round}"
+    return f"Validation {name} {when}: {shown}, with {winner} after {rounds}"
+
+
+def _value(curves: LearningCurves, metric: str) -> tuple[float, str, str]:
+    """The mean over the repeats' kept rounds; of the best round, where none are kept."""
+    kept = curves.at_kept(f"val_{metric}")
+    if not kept or len(kept) < curves.repeats:
+        point = curves.best(metric)
+        return point.mean, "at its best", f"round {point.round}"
+    mean = sum(value for _, value in kept) / len(kept)
+    if len({number for number, _ in kept}) == 1:
+        return mean, "of the kept round", f"round {kept[0][0]}"
+    numbers = [number for number, _ in kept]
+    said = f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+    if len(numbers) > FEW:
+        said = f"{min(numbers)} to {max(numbers)}"
+    return mean, "of the kept rounds", f"rounds {said}"
 
 
 def _note(curves: Sequence[LearningCurves]) -> str:
