@@ -91,7 +91,14 @@ def test_the_method_is_the_one_that_validation_data_advises() -> None:
     bad = row("a", "worse off", -0.02, -0.03, -0.01, advised="fedavg")
     assert sentences({**runs, "fedavg": run("fedavg", [bad])})[0]["sentence"] == (
         "a: join with fedavg by its validation data, which chooses; its test data shows it worse "
-        "off with it, -2.0 points AUC (-3.0 … -1.0)."
+        "off with it, -2.0 points AUC (-3.0 … -1.0); its test data, which does not choose, shows "
+        "it better off with ditto, +9.0 points AUC (5.0 … 10.0)."
+    )
+    open_ = row("a", "undecided", 0.02, -0.01, 0.05, advised="fedavg", needs={"repeats": 9})
+    assert sentences({**runs, "fedavg": run("fedavg", [open_])})[0]["sentence"] == (
+        "a: cannot be told; with fedavg +2.0 points AUC (-1.0 … 5.0), and it would take 9 repeats "
+        "(there were 3); its test data, which does not choose, shows it better off with ditto, "
+        "+9.0 points AUC (5.0 … 10.0)."
     )
     good["verdict"] = better["verdict"] = "undecided"
     assert sentences(runs)[0]["sentence"] == (

@@ -61,6 +61,9 @@ def sentences(runs: Mapping[str, Run]) -> list[dict[str, Any]]:
             text = _alone(joined, k)
         else:
             text = _about(advised, run.clients[k], run.summary, chosen="advised" in row)
+            better = _better_with(joined, k)
+            if better and run.clients[k]["verdict"] != "better off":
+                text += f"; its test data, which does not choose, shows it better off {better}"
         said.append(
             {
                 "client": str(row["client"]),
@@ -115,19 +118,26 @@ def _what_it_takes(row: Row, summary: Row) -> str:
 
 def _alone(joined: Mapping[str, Run], k: int) -> str:
     """That a client is advised to stay alone, and what the methods have on its test data."""
-    rows = {name: run.clients[k] for name, run in joined.items()}
-    gains = {
-        name: f"{name}{',' * (row['verdict'] == 'better off')} {difference(row, run.summary)}"
-        for (name, row), run in zip(rows.items(), joined.values(), strict=True)
-        if not _is_missing(row["benefit"])
-    }
-    better = [gains[name] for name in gains if rows[name]["verdict"] == "better off"]
-    if better:
+    if better := _better_with(joined, k):
         return (
             "stay alone by its validation data, which chooses; its test data shows it better off "
-            f"with {', and with '.join(better)}"
+            f"{better}"
         )
-    return f"stay alone, as its validation data says; on test data: {', '.join(gains.values())}"
+    gains = [
+        f"{name} {difference(run.clients[k], run.summary)}"
+        for name, run in joined.items()
+        if not _is_missing(run.clients[k]["benefit"])
+    ]
+    return f"stay alone, as its validation data says; on test data: {', '.join(gains)}"
+
+
+def _better_with(joined: Mapping[str, Run], k: int) -> str:
+    """The methods with which test data shows a client better off; empty if there are none."""
+    return ", and ".join(
+        f"with {name}, {difference(run.clients[k], run.summary)}"
+        for name, run in joined.items()
+        if run.clients[k]["verdict"] == "better off"
+    )
 
 
 def difference(row: Row, summary: Row) -> str:
