@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from table_files import N, columns, loaded, report
@@ -13,6 +14,7 @@ from table_files import N, columns, loaded, report
 from glocal.core.errors import GlocalError
 from glocal.data.federation import federation
 from glocal.data.preprocessing import Preprocessing
+from glocal.data.preprocessing.doubts import gives_label_away
 
 
 @pytest.fixture(autouse=True)
@@ -135,8 +137,9 @@ def test_marks_of_missing_values_are_mentioned() -> None:
     table = columns(
         lab=lab,
         weight=[9999 if i % 30 == 1 else 60.5 + i % 9 for i in range(N)],
-        once=[-999, *(10 + i % 7 for i in range(N - 1))],
-        age=[99 if i % 30 == 1 else 20 + i % 70 for i in range(N)],
+        once=[-999, *(i % 10 for i in range(N - 1))],
+        outlier=[999, *(i % 51 for i in range(N - 1))],
+        age=[99 if i % 30 == 1 else 20 + 2 * (i % 35) for i in range(N)],
     )
     fed = loaded(table)
     assert report(fed, "lab").warnings == (
@@ -144,7 +147,11 @@ def test_marks_of_missing_values_are_mentioned() -> None:
         "leave those cells empty if it means that they are missing.",
     )
     assert "column 'weight' has 9999 in 2 rows" in report(fed, "weight").warnings[0]
-    assert not report(fed, "once").warnings
+    assert report(fed, "once").warnings == (
+        "column 'once' has -999 in line 2, far from all other numbers (0 … 9): leave that cell "
+        "empty if it means that it is missing.",
+    )
+    assert not report(fed, "outlier").warnings
     assert not report(fed, "age").warnings
     stay = loaded(columns(outcome=lab), task="regression")
     assert "column 'outcome' has -999 in 3 rows" in report(stay, "outcome").warnings[0]
@@ -244,11 +251,36 @@ def test_columns_that_give_the_label_away() -> None:
     assert "column 'died' gives the label away" in report(fed, "died").warnings[0]
     assert not report(fed, "almost").warnings
     assert not report(fed, "part").warnings
+    rare = [0] * (N - 3) + [1] * 3
+    same = report(loaded(columns(outcome=rare, x=["a"] * (N - 3) + ["b"] * 3)), "x")
+    assert "gives the label away" in same.warnings[0]
     dose = columns()["dose"]
     units = columns(outcome=dose, copy=[1000 * d + 3 for d in dose], dose=[d + d * d for d in dose])
     fed = loaded(units, task="regression")
     assert "column 'copy' gives the label away: leave" in report(fed, "copy").warnings[0]
     assert not report(fed, "dose").warnings
+
+
+def test_a_slip_does_not_hide_that_a_column_gives_the_label_away() -> None:
+    n = 400
+    label = np.arange(n) % 2
+    stray = np.where(np.arange(n) == 7, 2, label)
+
+    def exceptions(column: Any, labels: Any) -> int | None:
+        return gives_label_away(np.asarray(column, float), labels, classes=True)
+
+    assert exceptions(label, stray) == 1  # a class of one row, which has no value of its own
+    assert exceptions(stray, label) == 1
+    assert exceptions(stray, stray) == 0
+    for wrong, found in ((2, 2), (4, 4), (5, None)):
+        swapped = np.where(np.arange(n) < wrong, 1 - label, label)
+        assert exceptions(swapped, label) == found
+    seldom = (np.arange(n) < 4).astype(int)  # 1 % of the rows
+    assert exceptions(np.zeros(n), seldom) is None
+    assert exceptions(np.arange(n) % 3, label) is None
+    assert exceptions(seldom, seldom) == 0
+    tenth = (np.arange(n) < 40).astype(int)
+    assert exceptions(np.arange(n) < 38, tenth) is None  # 5 % of a class
 
 
 def test_numbers_far_from_those_in_training() -> None:

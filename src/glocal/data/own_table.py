@@ -72,10 +72,12 @@ def with_leaks(raw: RawFeatures, labels: Tensor, *, classes: bool) -> RawFeature
         return raw
     columns = []
     for column in raw.columns:
-        if gives_label_away(column.values, labels.numpy(), classes=classes):
+        slips = gives_label_away(column.values, labels.numpy(), classes=classes)
+        if slips is not None:
+            but = f", but for {slips} row{'s' * (slips > 1)}" if slips else ""
             warning = (
                 f"column {shown(column.name)} gives the label away"
-                + (" (each class has a value of its own there)" if classes else "")
+                + (f" (each class has a value of its own there{but})" if classes else "")
                 + ": leave it out (drop=) unless it is known before the label is."
             )
             column = replace(column, warnings=(*column.warnings, warning))

@@ -21,11 +21,17 @@ from glocal.data.validation import Array
 MOST = 0.5
 """The share of cells that look like numbers from which a column seems to be meant as numbers."""
 
+SLIPS = 100
+"""One in so many rows may be a slip."""
+
 FEW = 20
 """In fewer rows than this, two columns may be alike by chance."""
 
 NINES = re.compile(r"-?99+")
 """What stands for a missing value in many tables: −999, 9999."""
+
+VERY_FAR = 20
+"""A single number so many times farther from the others than these are apart may be such a mark."""
 
 COMPACT_DATES = (1900_01_01, 2100_12_31)
 
@@ -100,32 +106,55 @@ def number_warnings(name: str, values: Array, where: Callable[[int], str]) -> li
             "(drop=)."
         ]
     ends = {0, len(distinct) - 1} if len(distinct) > 2 else set()
-    marks = [i for i in sorted(ends) if counts[i] > 1 and NINES.fullmatch(f"{distinct[i]:.9g}")]
+    marks = [i for i in sorted(ends) if NINES.fullmatch(f"{distinct[i]:.9g}")]
     others = np.delete(distinct, marks)
     sentences = []
     for i in marks:
-        value = distinct[i]
-        if np.abs(others - value).min() > others[-1] - others[0]:  # farther than they are apart
+        value, single = distinct[i], counts[i] == 1
+        apart = (others[-1] - others[0]) * (VERY_FAR if single else 1)
+        if np.abs(others - value).min() > apart:
             row = where(int((values == value).nonzero()[0][0]))
+            rows = row if single else f"{counts[i]} rows, such as {row}"
+            empty = "that cell empty if" if single else "those cells empty if"
+            missing = "it is missing" if single else "they are missing"
             sentences.append(
-                f"column {shown(name)} has {value:.9g} in {counts[i]} rows, such as {row}, far "
-                f"from all other numbers ({others[0]:g} … {others[-1]:g}): leave those cells empty "
-                "if it means that they are missing."
+                f"column {shown(name)} has {value:.9g} in {rows}, far from all other numbers "
+                f"({others[0]:g} … {others[-1]:g}): leave {empty} it means that {missing}."
             )
     return sentences
 
 
-def gives_label_away(values: Array, labels: Array, *, classes: bool) -> bool:
-    """Whether a column is the label in other words: another value for each class, in all its rows.
+def gives_label_away(values: Array, labels: Array, *, classes: bool) -> int | None:
+    """In how many rows a column is not the label in other words; None: it is not that at all.
 
-    Of numbers, whether it is the same in another unit.
+    It is, if each class has a value of its own there. A slip must not hide that, so one in
+    :data:`SLIPS` rows may be an exception, of all and of each class, and so may classes with no
+    more rows than that. Numbers are to be the same in another unit in all rows.
     """
     if len(labels) < FEW or np.isnan(values).any():
-        return False
-    if classes:
-        _, first, which = np.unique(labels, return_index=True, return_inverse=True)
-        of_class = values[first]
-        return len(np.unique(of_class)) == len(first) and bool((of_class[which] == values).all())
+        return None
+    if not classes:
+        return 0 if _in_another_unit(values, labels) else None
+    few = len(labels) // SLIPS
+    distinct, rows_of = np.unique(labels, return_counts=True)
+    known = np.unique(values)
+    if len(known) > len(distinct) + few:
+        return None
+    value, label = np.searchsorted(known, values), np.searchsorted(distinct, labels)
+    pairs, counts = np.unique(label * len(known) + value, return_counts=True)
+    by_count = pairs[np.argsort(counts, kind="stable")]  # of each class, the most frequent is last
+    usual_value, usual_label = np.empty(len(distinct), int), np.empty(len(known), int)
+    usual_value[by_count // len(known)] = by_count % len(known)
+    usual_label[by_count % len(known)] = by_count // len(known)
+    exception = (usual_value[label] != value) | (usual_label[value] != label)
+    of_class = np.bincount(label[exception], minlength=len(distinct))
+    large = rows_of > few
+    tolerable = large.sum() > 1 and bool((of_class <= rows_of // SLIPS)[large].all())
+    total = int(exception.sum())
+    return total if total == 0 or (total <= few and tolerable) else None
+
+
+def _in_another_unit(values: Array, labels: Array) -> bool:
     low, high = int(labels.argmin()), int(labels.argmax())
     scale = (values[high] - values[low]) / (labels[high] - labels[low])
     apart = np.abs(values[low] + scale * (labels - labels[low]) - values).max()
