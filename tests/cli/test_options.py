@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
 from glocal.cli import app as cli
 
@@ -76,3 +77,11 @@ def test_other_paths(
         cli.main()
     assert stop.value.code == 2
     assert "xxx... cannot be used (File name too long)" in capsys.readouterr().err
+
+
+def test_what_is_on_in_a_comparison_can_be_turned_off_in_a_run() -> None:
+    known: Any = typer.main.get_command(cli.app)
+    for name, default in (("run", False), ("compare", True)):
+        for words, tune in (([], default), (["--tune"], True), (["--no-tune"], False)):
+            found = known.commands[name].make_context(name, ["fedavg", *words])
+            assert found.params["tune"] is tune

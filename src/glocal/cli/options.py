@@ -14,7 +14,7 @@ import click
 import typer
 
 from glocal.core.errors import GlocalError, shown
-from glocal.experiment.config import Config, from_mapping, plain_kinds
+from glocal.experiment.config import COMPARE_DEFAULTS, Config, from_mapping, plain_kinds
 
 LONGEST_NAME = 240
 
@@ -97,7 +97,8 @@ def _option(each: dataclasses.Field[Any], defaults: dict[str, Any]) -> inspect.P
     if _is_list(each):
         kind, default = list[str] | None, list(default) or None
     flag = f"--{name.replace('_', '-')}"
-    if default is True:
+    # What is on in one command can be turned off in all.
+    if default is True or COMPARE_DEFAULTS.get(each.name) is True:
         flag += f"/--no-{name.replace('_', '-')}"
     group = each.metadata["group"]
     shown = option(default, each.metadata["help"], flag, panel=group)

@@ -8,6 +8,7 @@ import typer
 
 from glocal import report, runs
 from glocal.cli.options import output, usable
+from glocal.core.progress import print_note
 
 
 def plot(
@@ -37,7 +38,10 @@ def plot(
     picture = places[0] / "curves.png" if out is None else out
     if out is not None:
         report.canvas.check_picture(picture, "--out", report.canvas.KINDS)
-    curves = runs.curves.read_curves(places)
+    said: list[str] = []
+    curves = runs.curves.read_curves(places, said.append)
     figure, title, note = report.curves.draw(curves, metric)
+    for sentence in said:  # of what is drawn: too many runs are one sentence, not one for each
+        print_note(sentence)
     report.canvas.save(figure, picture, title, note)
     print(f"Picture: {picture}")
