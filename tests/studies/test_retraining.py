@@ -91,7 +91,8 @@ def test_without_nobody_it_is_the_same_training(run: Run) -> None:
     assert run.trained is not None
     same = further.without(run.trained, ()).progress.server["params"]
     for name, leaf in run.trained.progress.server["params"].items():
-        assert torch.equal(same[name], leaf)
+        # To rounding: with several threads, fit adds up in another order than a plain run.
+        torch.testing.assert_close(same[name], leaf, atol=1e-6, rtol=1e-5)
 
 
 def test_a_number_of_clients_is_at_most_those_who_are_left(run: Run) -> None:
