@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         studies,
         sweep,
         synthetic,
+        theory,
         tuning,
     )
 

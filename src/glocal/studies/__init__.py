@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         decisions,
         fairness,
         landscape,
+        linear_teacher,
         newcomer,
         noise,
         placebo,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         robustness,
         split_sweep,
         synthetic_run,
+        theory,
     )
 
 __getattr__ = submodules(__name__)

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from glocal import report, studies
+from glocal.cli.commands.theory import bias_variance, theory
 from glocal.cli.options import method_names, option, with_settings
 from glocal.cli.output import JSON, PICTURE, deliver
 from glocal.core.progress import reporter
@@ -228,6 +229,10 @@ def weights(
     results = _decisions(studies.decisions.weighted, methods, config)
     show, draw = report.decisions.show_weights, report.decisions.draw_weights
     deliver({"weights": results}, json, partial(show, results), picture, partial(draw, results))
+
+
+app.command()(theory)
+app.command("bias-variance")(bias_variance)
 
 
 def _of_classes(config: Config) -> Any:
