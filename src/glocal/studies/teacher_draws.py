@@ -55,14 +55,14 @@ class Draws:
         return torch.einsum("...mi,...mij,...mj->...m", a, self.second_moment, b).mean(-1)
 
 
-def test_inputs(t: Teachers, keys: Tensor) -> Tensor:
+def new_inputs(t: Teachers, keys: Tensor) -> Tensor:
     """Each client's test inputs, in single precision."""
     return _inputs(t, rng.fold(keys, 3), t.tests)
 
 
 def draw(t: Teachers, keys: Tensor) -> Draws:
     """A federation for each key; ``rho`` and ``sigma`` of the setting do not enter."""
-    x, tests = _inputs(t, rng.fold(keys, 2), t.examples), test_inputs(t, keys).double()
+    x, tests = _inputs(t, rng.fold(keys, 2), t.examples), new_inputs(t, keys).double()
     return Draws(
         keys=keys,
         common=rng.uniform(rng.fold(keys, 0), (t.features,)).double(),

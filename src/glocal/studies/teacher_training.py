@@ -27,7 +27,7 @@ from glocal.methods.apfl import mix
 from glocal.studies.linear_teacher import Teachers
 from glocal.studies.repeats import client_models, finished
 from glocal.studies.scoring import logits_of, own
-from glocal.studies.teacher_draws import Draws, test_inputs
+from glocal.studies.teacher_draws import Draws, new_inputs
 
 CLOSE = 1e-7
 """The share of the way to the minimum that gradient descent may leave, at the least."""
@@ -36,7 +36,7 @@ MOST_ROUNDS = 500
 
 def federation_of(drawn: Draws, i: int, t: Teachers) -> Federation:
     """The ``i``-th draw as any federation: training labels are noisy, test labels are not."""
-    x, tests = drawn.x[i], test_inputs(t, drawn.keys[i])
+    x, tests = drawn.x[i], new_inputs(t, drawn.keys[i])
     teachers = drawn.teachers(t.rho)[i].unsqueeze(-1)
     y = (x.double() @ teachers).squeeze(-1) + t.sigma * drawn.noise()[i]
     labels = torch.cat([y.flatten(), (tests.double() @ teachers).flatten()]).float()
