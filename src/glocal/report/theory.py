@@ -197,7 +197,7 @@ def draw_bias_variance(result: Result, path: Path) -> None:
         for total, error in zip(s["sum"], s["error"], strict=True)
     )
     title = (
-        f"Bias² and variance add up to the error, to {100 * off:.1f} %: the more of the own model, "
+        f"Bias² and variance add up to the error, to {100 * off:.1f} %:\nthe more of the own model, "
         "the less bias and the more variance"
     )
     more = f"{result['draws']} draws of teachers and inputs, {result['noises']} noises each"

@@ -19,6 +19,9 @@ from glocal.studies.linear_teacher import Teachers
 AT_ONCE = 4_000_000
 """Numbers in the inputs of the draws that are stacked."""
 
+NOISES = 20
+"""Noises that are multiplied with the inputs at once."""
+
 
 @dataclass(frozen=True, eq=False)
 class Draws:
@@ -37,22 +40,27 @@ class Draws:
     """Mean of xxᵀ over each client's test inputs: errors on these are quadratic forms in it."""
 
     def teachers(self, rho: float) -> Tensor:
-        """u_m = v + r_m of every client."""
-        return self.common.unsqueeze(-2) + rho * self.shifts
+        """u_m = v + r_m of every client, [draws, clients, d, 1]."""
+        return (self.common.unsqueeze(-2) + rho * self.shifts).unsqueeze(-1)
 
     def noise(self, number: int = 0) -> Tensor:
         """The ``number``-th noise of the training labels, [draws, clients, examples], unscaled."""
         key = rng.fold(rng.fold(self.keys, 4), number)
         return rng.normal(key, self.x.shape[1:-1]).double()
 
-    def noise_moments(self, count: int = 1) -> list[Tensor]:
-        """Xᵀε of every client, of the first ``count`` noises."""
+    def noise_moments(self, count: int = 1) -> Tensor:
+        """Xᵀε of every client for the first ``count`` noises, [draws, clients, d, count]."""
         inputs = self.x.double().mT
-        return [(inputs @ self.noise(i).unsqueeze(-1)).squeeze(-1) for i in range(count)]
+        blocks = (range(i, min(i + NOISES, count)) for i in range(0, count, NOISES))
+        drawn = (torch.stack([self.noise(i) for i in block], -1) for block in blocks)
+        return torch.cat([inputs @ noise for noise in drawn], -1)
 
-    def error(self, a: Tensor, b: Tensor) -> Tensor:
-        """Mean of (a·x)(b·x) over each client's test inputs, then over clients."""
-        return torch.einsum("...mi,...mij,...mj->...m", a, self.second_moment, b).mean(-1)
+    def products(self, a: Tensor, b: Tensor) -> Tensor:
+        """Mean of (a·x)(b·x) over each client's test inputs, then over clients: [draws, noises].
+
+        Both are [draws, clients, d, noises], or can be expanded to that.
+        """
+        return (a * (self.second_moment @ b)).sum(-2).mean(-2)
 
 
 def new_inputs(t: Teachers, keys: Tensor) -> Tensor:
@@ -75,20 +83,20 @@ def draw(t: Teachers, keys: Tensor) -> Draws:
 
 def each_chunk(t: Teachers, draws: int, seed: int) -> Iterator[Draws]:
     """The draws, as many at a time as memory likes."""
-    size = max(1, AT_ONCE // (t.clients * max(t.examples, t.tests) * t.features))
+    numbers = t.clients * max(t.examples, t.tests) * max(t.features, NOISES)
+    size = max(1, AT_ONCE // numbers)
     for first in range(0, draws, size):
-        numbers = torch.arange(first, min(first + size, draws))
-        yield draw(t, rng.fold(rng.key(seed), numbers))
+        chunk = torch.arange(first, min(first + size, draws))
+        yield draw(t, rng.fold(rng.key(seed), chunk))
 
 
 def least_squares(drawn: Draws, t: Teachers, noise_moments: Tensor) -> tuple[Tensor, Tensor]:
-    """û_m [draws, clients, d] and v̂ [draws, 1, d], by the normal equations."""
-    teachers = drawn.teachers(t.rho).unsqueeze(-1)
+    """û_m [draws, clients, d, noises] and v̂ [draws, 1, d, noises], by the normal equations."""
     # Xᵀy, with y = Xu + σε.
-    moments = drawn.gram @ teachers + t.sigma * noise_moments.unsqueeze(-1)
+    moments = drawn.gram @ drawn.teachers(t.rho) + t.sigma * noise_moments
     own = torch.linalg.solve(drawn.gram, moments)
-    together = torch.linalg.solve(drawn.gram.sum(-3), moments.sum(-3))
-    return own.squeeze(-1), together.squeeze(-1).unsqueeze(-2)
+    together = torch.linalg.solve(drawn.gram.sum(1, keepdim=True), moments.sum(1, keepdim=True))
+    return own, together
 
 
 def _inputs(t: Teachers, keys: Tensor, count: int) -> Tensor:

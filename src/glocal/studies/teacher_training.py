@@ -37,7 +37,7 @@ MOST_ROUNDS = 500
 def federation_of(drawn: Draws, i: int, t: Teachers) -> Federation:
     """The ``i``-th draw as any federation: training labels are noisy, test labels are not."""
     x, tests = drawn.x[i], new_inputs(t, drawn.keys[i])
-    teachers = drawn.teachers(t.rho)[i].unsqueeze(-1)
+    teachers = drawn.teachers(t.rho)[i]
     y = (x.double() @ teachers).squeeze(-1) + t.sigma * drawn.noise()[i]
     labels = torch.cat([y.flatten(), (tests.double() @ teachers).flatten()]).float()
     train, test = y.numel(), tests[..., 0].numel()
@@ -87,7 +87,7 @@ def train(
             rounds=rounds,
             baseline="none",
             validate_every=0,
-            progress=report,
+            progress=lambda what, done, total: report(f"training at rho {t.rho:g}", done, total),
         )
 
     alone, everyone = run(", shared=nothing"), run("")
@@ -96,7 +96,7 @@ def train(
     weights = ours["weight"].squeeze(-2).double(), theirs["weight"].squeeze(-2).double()
     training, examples = finished(everyone).training, own(fed, fed.test)
     truth = fed.y[examples.rows].double()
-    target = drawn.teachers(t.rho)[i]
+    target = drawn.teachers(t.rho)[i, ..., 0]
     errors, exact = [], []
     for alpha in grid:
         mixture = mix(ours, theirs, alpha)

@@ -50,13 +50,13 @@ def alpha_mixture(
     runs: list[dict[str, Any]] = []
     done = 0
     for drawn in each_chunk(settings[0], draws, seed):
-        (moments,) = drawn.noise_moments()
+        moments = drawn.noise_moments()
         for t, found in zip(settings, parabolas, strict=True):
             own, together = least_squares(drawn, t, moments)
             a, b = own - together, together - drawn.teachers(t.rho)
-            found.append(torch.stack([drawn.error(p, q) for p, q in ((a, a), (a, b), (b, b))], -1))
+            found.append(torch.cat([drawn.products(*p) for p in ((a, a), (a, b), (b, b))], -1))
             for i in range(min(len(a), max(0, trained - done))):
-                fits = own[i], together[i, 0]
+                fits = own[i, ..., 0], together[i, 0, :, 0]
                 runs.append({"draw": done + i, **train(drawn, i, t, fits, grid, report)})
         done += len(drawn.keys)
         report("drawing federations", done, draws)
@@ -144,26 +144,25 @@ def bias_variance(
     }
 
 
-def _terms(drawn: Draws, t: Teachers, moments: Sequence[Tensor]) -> Tensor:
+def _terms(drawn: Draws, t: Teachers, moments: Tensor) -> Tensor:
     """[draws, 9]: variances, squares of the bias, errors; each of û with û, û with v̂, v̂ with v̂."""
-    half = len(moments) // 2
+    half = moments.shape[-1] // 2
     target = drawn.teachers(t.rho)
-    fits = [least_squares(drawn, t, moment) for moment in moments]
-    pairs = ((0, 0), (0, 1), (1, 1))
-    means = [torch.stack([fit[k] for fit in fits[:half]]).mean(0) for k in (0, 1)]
+    fits = least_squares(drawn, t, moments)
+    first, others = ([fit[..., part] for fit in fits] for part in (slice(half), slice(half, None)))
+    means = [fit.mean(-1, keepdim=True) for fit in first]
 
-    def over(these: Sequence[tuple[Tensor, Tensor]], centre: Sequence[Tensor]) -> list[Tensor]:
-        """Sums over noises of products of deviations from ``centre``."""
-        away = [[fit[k] - centre[k] for k in (0, 1)] for fit in these]
-        # v̂ is the same for every client; the error is on each client's own inputs.
-        wide = [[d.expand_as(target) for d in both] for both in away]
-        return [torch.stack([drawn.error(d[i], d[j]) for d in wide]).sum(0) for i, j in pairs]
+    def products(off: Sequence[Tensor]) -> list[Tensor]:
+        """Of û's and v̂'s deviations, [draws, noises] each."""
+        own, together = (each.expand_as(off[0]) for each in off)
+        return [drawn.products(*p) for p in ((own, own), (own, together), (together, together))]
 
-    variance = [s / (half - 1) for s in over(fits[:half], means)]
-    mean_off = over([(means[0], means[1])], (target, target))
+    around = products([fit - mean for fit, mean in zip(first, means, strict=True)])
+    variance = [each.sum(-1) / (half - 1) for each in around]
+    squares = [each.squeeze(-1) for each in products([mean - target for mean in means])]
     # The square of a mean of few draws is too large by its own variance.
-    bias = [square - v / half for square, v in zip(mean_off, variance, strict=True)]
-    error = [s / half for s in over(fits[half:], (target, target))]
+    bias = [square - v / half for square, v in zip(squares, variance, strict=True)]
+    error = [each.mean(-1) for each in products([fit - target for fit in others])]
     return torch.stack([*variance, *bias, *error], -1)
 
 
