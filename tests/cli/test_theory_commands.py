@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from glocal.cli import app as cli
+from glocal.report.theory import with_se, within
 from glocal.studies import theory
 from glocal.studies.linear_teacher import Teachers
 
@@ -77,6 +78,13 @@ def test_theory(glocal: Command) -> None:
     assert "Trained by glocal on the first draw" in out
     assert all(run["weights_apart"] < 1e-5 for run in found["trained"])
     assert Path("drawn.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_bounds_are_rounded_up() -> None:
+    assert [within(0.00347, 3), within(1.289), within(0.2)] == ["0.004", "1.3", "0.2"]
+    value = {"mean": 0.0670709, "se": 0.000285752}
+    assert with_se(value) == "0.06707 ± 0.00029"
+    assert with_se({"mean": 1.5, "se": 0.0}) == "1.500000 ± 0.000000"
 
 
 def test_bias_variance(glocal: Command) -> None:

@@ -43,9 +43,9 @@ def show_theory(result: Result) -> None:
         f"{result['draws']} drawn federations ± its standard error. The same draws serve every "
         "rho.",
         "alpha 0: the least-squares fit to all clients' examples; 1: each client's own. Ratio: "
-        f"measured to closed form, at most {100 * _largest(settings):.1f} % off. Printed: theorem "
-        "2 as published, right only where the inputs' E[xx'] is I/d, and what was measured as a "
-        "multiple of it.",
+        f"measured to closed form, at most {within(100 * _largest(settings))} % off. Printed: "
+        "theorem 2 as published, right only where the inputs' E[xx'] is I/d, and what was measured "
+        "as a multiple of it.",
     )
     best = []
     for s in settings:
@@ -70,11 +70,12 @@ def _of_training(runs: Sequence[Result]) -> list[str]:
     if not runs:
         return []
     draws = len({r["draw"] for r in runs})
+    weights, errors = (max(r[k] for r in runs) for k in ("weights_apart", "errors_apart"))
     return [
         f"Trained by glocal on the first {'draw' if draws == 1 else f'{draws} draws'}, fedavg and "
         f"fedavg(shared=nothing) with {max(r['rounds'] for r in runs)} steps on all examples: "
-        f"weights are within {max(r['weights_apart'] for r in runs):.0e} of least squares, errors "
-        f"of their mixtures within {max(r['errors_apart'] for r in runs):.0e} of theirs."
+        f"weights are within {_magnitude(weights)} of least squares, errors of their mixtures "
+        f"within {_magnitude(errors)} of theirs, as a share."
     ]
 
 
@@ -105,10 +106,10 @@ def draw_theory(result: Result, path: Path) -> None:
     _legend(below, panels[0])
     stars = [s["best_alpha"] for s in settings]
     off = max(abs(star["found"] - star["predicted"]) for star in stars)
-    measured = [(m["mean"], p) for s in settings for m, p in _both(s)]
+    times = max(m["mean"] / p for s in settings for m, p in _both(s))
     title = (
-        f"Errors are within {100 * _largest(settings):.1f} % of the closed form and α* within "
-        f"{off:.3f};\nthey are up to {max(m / p for m, p in measured):.1f} times what the printed "
+        f"Errors are within {within(100 * _largest(settings))} % of the closed form and α* within "
+        f"{within(off, 3)};\nthey are up to {times:.1f} times what the printed "
         "form says"
     )
     save(figure, path, title, note(result, f"{result['draws']} draws; bars: standard errors"))
@@ -197,8 +198,8 @@ def draw_bias_variance(result: Result, path: Path) -> None:
         for total, error in zip(s["sum"], s["error"], strict=True)
     )
     title = (
-        f"Bias² and variance add up to the error, to {100 * off:.1f} %:\nthe more of the own model, "
-        "the less bias and the more variance"
+        f"Bias² and variance add up to the error, to {within(100 * off)} %:\nthe more of the own "
+        "model, the less bias and the more variance"
     )
     more = f"{result['draws']} draws of teachers and inputs, {result['noises']} noises each"
     save(figure, path, title, note(result, more))
@@ -227,6 +228,17 @@ def with_se(value: Result) -> str:
     se = value["se"]
     digits = min(9, max(0, 1 - math.floor(math.log10(se)))) if se > 0 else 6
     return f"{value['mean']:.{digits}f} ± {se:.{digits}f}"
+
+
+def within(value: float, digits: int = 1) -> str:
+    """A bound on the value: rounded up, never down."""
+    return f"{math.ceil(value * 10**digits) / 10**digits:.{digits}f}"
+
+
+def _magnitude(value: float) -> str:
+    """A bound on a small value, ``2e-07``."""
+    power = math.floor(math.log10(value)) if value > 0 else 0
+    return f"{math.ceil(value / 10.0**power) * 10.0**power:.0e}"
 
 
 def short(value: float) -> str:
