@@ -28,6 +28,17 @@ def test_totals_by_direction_and_layer_set(traffic: Traffic) -> None:
     assert traffic.by_set("up") == {"shared": 40, "extra": 5}
 
 
+def test_bytes_are_counted_beside_parameters(traffic: Traffic) -> None:
+    """Those of whole parameters are four each; a round may have its own."""
+    assert (traffic.total("bytes_down"), traffic.total("bytes_up")) == (4 * 230, 4 * 45)
+    traffic.record({"shared": 10}, {"shared": 3}, bytes_up={"shared": 14})
+    assert (traffic.total("up"), traffic.total("bytes_up")) == (48, 194)
+    assert traffic.total("bytes_down") == 4 * 240
+    assert Traffic.from_dict({"down": [{"a": 1}], "up": [{}]}).bytes_down == [{"a": 4}]
+    with pytest.raises(GlocalError, match="'shared'"):
+        traffic.record({}, {}, bytes_up={"shared": -1})
+
+
 def test_recording_leaves_the_callers_dict_alone() -> None:
     traffic, counts = Traffic(), {"shared": 1}
     traffic.record(counts, counts)

@@ -119,7 +119,9 @@ def test_the_summary_by_hand() -> None:
     assert [s[k] for k in ("above", "below", "ties")] == [1, 0, 1]
     assert [s[k] for k in ("clients", "repeats", "estimate", "epsilon")] == [2, 1, "pooled", None]
     assert (s["params_up"], s["params_down"]) == (6, 10)
-    assert s["traffic"] == {"up": {"shared": 6}, "down": {"shared": 10}}
+    assert (s["bytes_up"], s["bytes_down"]) == (24, 40)
+    in_bytes = {"bytes_up": {"shared": 24}, "bytes_down": {"shared": 40}}
+    assert s["traffic"] == {"up": {"shared": 6}, "down": {"shared": 10}, **in_bytes}
     assert s["own"]["mean"] == pytest.approx(0.75)
     assert s["metrics"]["cross_entropy"]["mean"] == 1.0
     assert s["metrics"]["cross_entropy"]["worst10"] == 1.5

@@ -40,6 +40,8 @@ def test_by_hand() -> None:
         "rounds": 3,
         "params_up": 30,
         "params_down": 60,
+        "bytes_up": 120,
+        "bytes_down": 240,
         "gradient_evaluations": 15,
     }
     several = goal_of(Past(0.9), Past(0.1, 0.2, 0.85), Past(0.1, 0.79))

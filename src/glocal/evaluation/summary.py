@@ -21,6 +21,7 @@ from torch import Tensor
 from glocal.core.errors import GlocalError, unknown
 from glocal.evaluation import metrics, pooling_test
 from glocal.evaluation.at_least import shown_at_least
+from glocal.evaluation.communication import DIRECTIONS
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.intervals import LEVEL, nan_mean, paired, without_nan
 from glocal.evaluation.mean_benefit import mean_benefit
@@ -216,7 +217,9 @@ def summarise(rows: Table, trials: Sequence[Trial]) -> dict[str, Any]:
         "estimate": "pooled" if pooled else "own",
         "params_up": round(nan_mean(t.traffic.params_up for t in trials)),
         "params_down": round(nan_mean(t.traffic.params_down for t in trials)),
-        "traffic": {"up": trials[0].traffic.by_set("up"), "down": trials[0].traffic.by_set("down")},
+        "bytes_up": round(nan_mean(t.traffic.total("bytes_up") for t in trials)),
+        "bytes_down": round(nan_mean(t.traffic.total("bytes_down") for t in trials)),
+        "traffic": {name: trials[0].traffic.by_set(name) for name in DIRECTIONS},
         "epsilon": None,
     }
     summary["metric"], summary["lower_is_better"] = tests.metric, tests.lower

@@ -17,6 +17,7 @@ from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.engines.gradients import gradients
+from glocal.evaluation.communication import BYTES
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.intervals import nan_mean, paired
 from glocal.evaluation.scores import comparable
@@ -164,6 +165,8 @@ def add_adapted(
         "gradient_evaluations": round(nan_mean(a.gradients for a in repeats)),
         "params_up": repeats[0].sent,
         "params_down": repeats[0].sent,
+        "bytes_up": BYTES * repeats[0].sent,
+        "bytes_down": BYTES * repeats[0].sent,
         "worse_off_in_each": _counted(worse_off_in_each(trials), worse_off_in_each(changed)),
     }
 

@@ -75,7 +75,8 @@ def choice(done: Mapping[str, Run], fed: Federation, config: Config) -> Run:
         row["model"] = name
     summary = summarise(rows, trials)
     summary["rounds"], summary["parameters"] = first.summary["rounds"], first.summary["parameters"]
-    for count in ("params_up", "params_down", "params_published", "gradient_evaluations"):
+    sent = ("params_up", "params_down", "bytes_up", "bytes_down", "params_published")
+    for count in (*sent, "gradient_evaluations"):
         took = [(run.summary, run.summary.get("adapted", {})) for run in offers.values()]
         summary[count] = sum(s[count] + adapted.get(count, 0) for s, adapted in took)
     summary["choice"] = dict(Counter(name for chosen in picks for name in chosen))

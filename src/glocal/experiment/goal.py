@@ -17,6 +17,14 @@ from glocal.evaluation.intervals import nan_mean
 from glocal.experiment.config import Config
 from glocal.experiment.repeat import Repeat
 
+SENT = {
+    "params_up": "up",
+    "params_down": "down",
+    "bytes_up": "bytes_up",
+    "bytes_down": "bytes_down",
+}
+"""What the communicated is called in a summary, and in the ledger."""
+
 
 def recording(config: Config, goal: float | None) -> Config:
     """The settings under which a goal can be seen: validation after every round, if not said."""
@@ -34,13 +42,12 @@ def until(repeat: Repeat, goal: float) -> dict[str, int] | None:
     if done is None:
         return None
     sent = {
-        name: sum(sum(counts.values()) for counts in by_round[: done + 1])
-        for name, by_round in (("up", repeat.traffic.up), ("down", repeat.traffic.down))
+        name: sum(sum(counts.values()) for counts in getattr(repeat.traffic, counted)[: done + 1])
+        for name, counted in SENT.items()
     }
     return {
         "rounds": lines[done]["round"],
-        "params_up": sent["up"],
-        "params_down": sent["down"],
+        **sent,
         "gradient_evaluations": sum(line.get("gradients", 0) for line in lines[: done + 1]),
     }
 
@@ -48,7 +55,7 @@ def until(repeat: Repeat, goal: float) -> dict[str, int] | None:
 def reached(repeats: Sequence[Repeat], goal: float) -> dict[str, Any]:
     """Of all repeats: how many reached the goal, and means over these; None if nobody did."""
     each = [took for repeat in repeats if (took := until(repeat, goal)) is not None]
-    names = ("rounds", "params_up", "params_down", "gradient_evaluations")
+    names = ("rounds", *SENT, "gradient_evaluations")
     return {
         "accuracy": goal,
         "reached": len(each),

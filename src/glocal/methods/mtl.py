@@ -60,4 +60,4 @@ def mtl(*, lam1: float = 0.1, lam2: float = 1e-4, **training: Unpack[TrainingArg
         return {"own": client["w"]}
 
     local = base.replace(init=init, start=start, step=step, finish=finish, candidates=candidates)
-    return Method(local=local, weighting=uniform())
+    return Method(local=local.replace(resends=True), weighting=uniform())

@@ -17,6 +17,7 @@ from glocal.core.own_code import is_own, load_own, told
 from glocal.core.spec import parse_call
 from glocal.nn.optim import Optimizer
 from glocal.slots.aggregation import Combine
+from glocal.slots.compression import Compression
 from glocal.slots.method import Method, Plan
 from glocal.slots.privacy import Privacy
 from glocal.slots.weighting import Weighting
@@ -69,6 +70,9 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "norm-bound": ("combine", "slots.aggregation:norm_bound"),
     "trimmed-mean": ("combine", "slots.aggregation:trimmed_mean"),
     "dp": ("privacy", "slots.privacy:dp"),
+    "low-rank": ("compression", "slots.compressors:low_rank"),
+    "quantised": ("compression", "slots.compressors:quantised"),
+    "top-k": ("compression", "slots.compressors:top_k"),
     "sgd": ("server_opt", "nn.optim:sgd"),
     "momentum": ("server_opt", "nn.server_optim:momentum"),
     "adam": ("server_opt", "nn.server_optim:adam"),
@@ -84,9 +88,10 @@ SLOT_OF: dict[type, str] = {
     Combine: "combine",
     Optimizer: "server_opt",
     Privacy: "privacy",
+    Compression: "compression",
 }
 
-COMPONENTS = ("weighting", "combine", "server_opt", "privacy")
+COMPONENTS = ("weighting", "combine", "server_opt", "privacy", "compression")
 """The slots that a component fills."""
 
 REGISTERED: dict[str, Entry] = {}
@@ -127,7 +132,7 @@ Make = TypeVar("Make", bound=Callable[..., Any])
 def register(
     name: str, make: Make | None = None, *, slot: str | None = None
 ) -> Make | Callable[[Make], Make]:
-    """Give an own method, weighting, aggregator, server optimiser or privacy a name for specs.
+    """Give an own method, or an own component of methods, a name for specs.
 
     As a function, or as a decorator of the function that makes it::
 
@@ -139,8 +144,9 @@ def register(
     Args:
         name: As specs spell it: letters, digits, ``-``, ``_`` and ``.``, first a letter.
         make: Makes it from its settings, which are annotated as those of ``ditto`` are.
-        slot: ``method``, ``weighting``, ``combine``, ``server_opt`` or ``privacy``; found out by
-            what ``make`` is said to return, or returns without settings.
+        slot: ``method``, ``weighting``, ``combine``, ``server_opt``, ``privacy`` or
+            ``compression``; found out by what ``make`` is said to return, or returns without
+            settings.
     """
     if make is None:
         return lambda function: _register(name, function, slot)

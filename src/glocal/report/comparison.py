@@ -8,7 +8,7 @@ from typing import Any
 
 from glocal.evaluation.summary import against
 from glocal.experiment.run import Run
-from glocal.report.legend import constant_row, legend
+from glocal.report.legend import any_compressed, constant_row, legend
 from glocal.report.tables import (
     Cell,
     count,
@@ -71,6 +71,7 @@ def _table(runs: Mapping[str, Run], base: str | None) -> tuple[list[str], list[l
     head = ["method", f"mean {unit_of(first.summary).heading}", "worst 10 %", "best 10 %", "Gini"]
     head += ["vs same model", "vs best alone"] if best else ["vs alone"]
     head += ["better off", "worse off", "same", "undecided", "sent up", "sent down"]
+    head += ["bytes up"] if (in_bytes := any_compressed(runs)) else []
     head += ["gradients", *(["seconds"] if sys.stdout.isatty() else [])]
     early = any("early_stopping" in run.summary for run in runs.values())
     head += ["kept round"] if early else []
@@ -78,7 +79,7 @@ def _table(runs: Mapping[str, Run], base: str | None) -> tuple[list[str], list[l
     head += [*(["new test %"] if new_test else []), *([f"vs {base}"] if base else [])]
     base_summary = runs[base].summary if base else None
     rows = [
-        _row(name, run, base_summary, new_test, bool(goal), best, early)
+        _row(name, run, base_summary, new_test, bool(goal), best, early, in_bytes)
         for name, run in runs.items()
     ]
     return head, [*rows, *constant_row(runs, len(head))]
@@ -128,6 +129,7 @@ def _row(
     goal: bool,
     best: bool,
     early: bool = False,
+    in_bytes: bool = False,
 ) -> list[Cell]:
     s, unit = run.summary, unit_of(run.summary if base is None else base)
     verdicts: list[Cell] = ["baseline", *(["–"] if best else []), *["–"] * 4]
@@ -149,6 +151,7 @@ def _row(
         *verdicts,
         short(s["params_up"]),
         short(s["params_down"]),
+        *([short(s.get("bytes_up"))] if in_bytes else []),
         short(s.get("gradient_evaluations")),
         *_seconds(run),
         *([_kept(s)] if early else []),

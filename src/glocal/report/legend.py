@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glocal.evaluation import metrics
+from glocal.evaluation.communication import BYTES
 from glocal.evaluation.partial_pooling import FEWEST
 from glocal.experiment.run import Run
 from glocal.report.tables import Cell, plural, some
@@ -29,8 +30,8 @@ def legend(runs: Mapping[str, Run]) -> list[str]:
         f"{summary['parameters']:,} parameters" + (f", {repeats} repeats." if repeats > 1 else "."),
         f"{unit.name[0].upper()}{unit.name[1:]}{lower}: each client's model on {where}; means over "
         f"clients. {_what_is_above(summaries)}"
-        "Sent: parameters communicated, to and from all sampled clients together. Gradients: of "
-        "one example each, by all clients together.",
+        f"Sent: parameters communicated, to and from all sampled clients together{_in_bytes(runs)}."
+        " Gradients: of one example each, by all clients together.",
     ]
     if any(s["benefit"] is not None for s in summaries):
         lines.append(_what_verdicts_mean(summary))
@@ -41,6 +42,21 @@ def legend(runs: Mapping[str, Run]) -> list[str]:
     if any("new_test" in s for s in summaries):
         lines.append("New test: all clients' logits averaged, on everybody's test examples.")
     return [*lines, *_about_constants(runs, unit), *_without_value(clients, unit)]
+
+
+def any_compressed(runs: Mapping[str, Run]) -> bool:
+    """Whether what some method sends up is not so many numbers in single precision."""
+    sent = [(s["params_up"], s.get("bytes_up")) for s in (run.summary for run in runs.values())]
+    # Means over repeats are rounded.
+    return any(size is not None and abs(size - BYTES * n) > BYTES for n, size in sent)
+
+
+def _in_bytes(runs: Mapping[str, Run]) -> str:
+    if not any_compressed(runs):
+        return ""
+    return (
+        "; of compressed updates the numbers that are sent, and in bytes all that is sent with them"
+    )
 
 
 def _what_is_kept(runs: Mapping[str, Run]) -> str:

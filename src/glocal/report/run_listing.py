@@ -124,6 +124,8 @@ def compared(shown: Sequence[Listed], result: Mapping[str, Any]) -> list[str]:
         **{name.replace("_", " "): [_number(run, name) for run in shown] for name in VERDICTS},
         "sent up": [short(run.figure("params_up")) for run in shown],
         "sent down": [short(run.figure("params_down")) for run in shown],
+        "bytes up": [short(run.figure("bytes_up")) for run in shown],
+        "bytes down": [short(run.figure("bytes_down")) for run in shown],
         "ε": [_epsilon(run) for run in shown],
     }
     figures = {k: v for k, v in figures.items() if set(v) != {"–"}}

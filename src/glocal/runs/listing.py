@@ -44,6 +44,8 @@ FIGURES = (
     "undecided",
     "params_up",
     "params_down",
+    "bytes_up",
+    "bytes_down",
     "gradient_evaluations",
     "epsilon",
 )

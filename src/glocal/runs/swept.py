@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FIGURES = (
     *("validation", "mean", "worst10", "best10", "gini", "local_mean"),
     *("benefit", "benefit_low", "benefit_high", "better_off", "worse_off", "same", "undecided"),
-    *("params_up", "params_down", "gradient_evaluations"),
+    *("params_up", "params_down", "bytes_up", "bytes_down", "gradient_evaluations"),
 )
 """What is taken from a run's summary."""
 

@@ -25,6 +25,7 @@ Start = Callable[[Task, Downlink, ClientState], Carry]
 Step = Callable[[Task, Downlink, Carry, Batch, Tensor], Carry]
 Finish = Callable[[Task, Downlink, Carry], tuple[Params, ClientState, Tree]]
 Received = Callable[[Task, Downlink, ClientState], Params]
+PredictsFrom = Callable[[ClientState], Tree]
 Candidates = Callable[[Task, Downlink, ClientState], dict[str, Params]]
 OtherGradients = Callable[[Downlink, Tensor], Tensor]
 
@@ -63,6 +64,8 @@ class Local:
     """The model before training, whose loss fair weightings ask for."""
     candidates: Candidates = lambda task, down, client: {"global": down["params"]}
     """The models this client may predict with; evaluation picks one on validation data."""
+    predicts_from: PredictsFrom = lambda client: client
+    """What of a client's state its candidates depend on; nothing: all clients have the same."""
     batch_size: int = 10
     """Examples in a mini-batch; 0 for all of the client's at once."""
     schedule: Schedule = field(default_factory=constant)
@@ -73,6 +76,9 @@ class Local:
     """Whether a client that never took part runs a round of its own before it is evaluated."""
     keeps_whole_model: bool = False
     """Whether the model is private as a whole, kept in the client's state."""
+    resends: bool = False
+    """Whether an update has in it what earlier ones left out, since it is the difference of a model
+    that the client keeps: then compression must not remember that, too."""
     other_gradients: OtherGradients = lambda down, steps: 0 * steps
     """``other_gradients(down, steps)``: gradients of examples that are not the client's own, such
     as synthetic ones, in rounds of so many ``steps``."""

@@ -1,6 +1,6 @@
 """A method: what a client does, and how the server weighs, combines, protects and applies it.
 
-Seven slots, each replaceable, and a plan where one method follows another. Combinations that make
+Eight slots, each replaceable, and a plan where one method follows another. Combinations that make
 no sense are refused here, with a sentence that says what to do instead.
 """
 
@@ -24,6 +24,7 @@ from glocal.nn.optim import Optimizer, sgd
 from glocal.nn.task import Task
 from glocal.slots.aggregation import Combine, mean
 from glocal.slots.client import Local
+from glocal.slots.compression import Compression, MessageSize, compress_updates, whole
 from glocal.slots.privacy import Privacy
 from glocal.slots.server_half import Memory, ServerHalf, aggregate
 from glocal.slots.sharing import Selector, everything, keep_private, split
@@ -45,6 +46,7 @@ class Method:
     memory: Memory = field(default_factory=Memory)
     privacy: Privacy | None = None
     shared: Selector = field(default_factory=everything)
+    compression: Compression | None = None
     server: ServerHalf | None = None
     """A server's half of its own, in place of weighting, combine, server_opt and memory."""
 
@@ -76,9 +78,16 @@ class Method:
         local, names = self.local, self.shared_names(task)
         if self.privacy is not None:
             local = self.server_half.private_client(local)
-        if len(names) == len(task.names) or local.keeps_whole_model:
-            return local
-        return keep_private(local, names)
+        if len(names) < len(task.names) and not local.keeps_whole_model:
+            local = keep_private(local, names)
+        if self.compression is not None:
+            local = compress_updates(local, self.compression, names)
+        return local
+
+    def message(self, task: Task) -> MessageSize:
+        """What one client's update takes when it is sent."""
+        size = whole if self.compression is None else self.compression.size
+        return size(split(task.params, self.shared_names(task))[0])
 
     def begin(
         self, task: Task, params: Params, setting: Setting, key: Tensor | None = None
@@ -132,6 +141,7 @@ class Method:
 def _objections(method: Method) -> Iterator[str]:
     """Why the components do not go together, and what to do instead."""
     combine, privacy, memory = method.combine, method.privacy, method.memory.name
+    compression = method.compression
     named = method.weighting.name if method.weighting else ""
     more = (
         f"{privacy.name} protects the update alone, and {{}} sends more than that: use fedavg or "
@@ -160,6 +170,11 @@ def _objections(method: Method) -> Iterator[str]:
             )
         if privacy and server.message is None:
             yield more.format(server.name)
+        if compression and not server.sends_update:
+            yield (
+                f"{server.name} sends no update of the model, so {compression.name} would do "
+                "nothing: leave it out."
+            )
     elif memory != "none":
         if combine.robust:
             yield (
@@ -188,6 +203,16 @@ def _objections(method: Method) -> Iterator[str]:
         yield (
             f"{privacy.name} bounds what one client can change only if all count alike, so {named} "
             "cannot go with it: leave the weighting out, or the privacy."
+        )
+    if privacy and compression and privacy.where == "local":
+        yield (
+            f"{privacy.name}(where=local) adds noise to every number that a client sends, so "
+            f"nothing would be saved by {compression.name}: leave it out, or use where=central."
+        )
+    if compression and compression.feedback and method.local.resends:
+        yield (
+            "the clients of this method send how their own model differs from the server's, which "
+            f"has in it what {compression.name} left out before: write feedback=false."
         )
     if privacy and combine.name != "mean":
         yield (

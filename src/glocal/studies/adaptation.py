@@ -29,6 +29,8 @@ from glocal.studies import retraining
 CARRIED = (
     "params_up",
     "params_down",
+    "bytes_up",
+    "bytes_down",
     "params_published",
     "gradient_evaluations",
     "traffic",

@@ -28,6 +28,7 @@ from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, r
 from glocal.evaluation.evaluate import Models
 from glocal.nn.task import Task
 from glocal.slots.client import Local
+from glocal.slots.compression import MessageSize
 from glocal.slots.method import Method, Plan
 from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import size_by_part
@@ -170,10 +171,11 @@ class Training:
         return tuple(stage.method.client_half(self.task) for stage in self.plan.stages)
 
     @cached_property
-    def sizes(self) -> list[tuple[int, int]]:
-        """How many parameters are shared in each stage, and how many private."""
-        params, stages = self.task.params, self.plan.stages
-        return [size_by_part(params, stage.method.shared_names(self.task)) for stage in stages]
+    def sizes(self) -> list[tuple[MessageSize, int]]:
+        """What a client's update takes in each stage when sent, and the private parameters."""
+        methods, params = [stage.method for stage in self.plan.stages], self.task.params
+        private = [size_by_part(params, m.shared_names(self.task))[1] for m in methods]
+        return [(m.message(self.task), n) for m, n in zip(methods, private, strict=True)]
 
     @cached_property
     def gradients(self) -> list[Tensor]:
@@ -321,9 +323,9 @@ class Training:
         line |= screened.report(names)
         if method.server_half.sends_update:
             line["update_norm"] = float(screened.norm) / max(1, len(screened.uplink.ids)) ** 0.5
-        shared, private = self.sizes[stage]
+        message, private = self.sizes[stage]
         first = 0 if method.local.keeps_whole_model else private * joined
-        return screened.uplink, round_traffic(down, uplink, shared, first)
+        return screened.uplink, round_traffic(down, uplink, message, first)
 
     def _expect(self, progress: Progress, busy: Tensor) -> None:
         """The next cohort is known: states that are offloaded can be fetched while others train."""
@@ -386,7 +388,7 @@ class Training:
     def one_for_all(self, progress: Progress) -> bool:
         """Whether clients keep nothing, so that they all predict with the same model."""
         local = self.halves[progress.stage]
-        return not tree.leaves(self.make(progress, local)(0))
+        return not tree.leaves(local.predicts_from(self.make(progress, local)(0)))
 
 
 def finish(steps: RoundSteps, trained: tuple[Uplink, Tree]) -> None:

@@ -305,6 +305,8 @@ def _summary(rows: Table, clients: Table, seen: Sequence[Seen]) -> dict[str, Any
         "estimate": "pooled" if "own_verdict" in clients[0] else "own",
         "params_down": round(fmean(t.params_down for t in traffic)),
         "params_up": round(fmean(t.params_up for t in traffic)),
+        "bytes_down": round(fmean(t.total("bytes_down") for t in traffic)),
+        "bytes_up": round(fmean(t.total("bytes_up") for t in traffic)),
         "seeds": len(seen),
     }
 
