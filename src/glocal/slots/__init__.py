@@ -1,1 +1,1 @@
-"""The seven components of a method, and the method that holds them."""
+"""The eight components of a method, and the method that holds them."""
