@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from glocal.cli.commands.sweep import lists
+from glocal.cli.value_lists import lists
 from glocal.core.errors import GlocalError
 
 pytestmark = pytest.mark.usefixtures("few_digits")

@@ -124,7 +124,7 @@ def test_the_best_alone_goes_by_the_metric(monkeypatch: pytest.MonkeyPatch) -> N
         for i, name in enumerate(["always no", "finds all"])
     )
     monkeypatch.setattr(classifiers, "FAMILIES", families)
-    monkeypatch.setattr(classifiers, "scaler", lambda x, table: lambda new: new)
+    monkeypatch.setattr("glocal.experiment.families.scaler", lambda x, table: lambda new: new)
     y = np.array([1] * 2 + [0] * 18)
     x = np.stack([np.full(20, -3.0), np.where((y == 1) | (np.arange(20) < 6), 3.0, -3.0)], 1)
     fold = np.arange(20) % 2

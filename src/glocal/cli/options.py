@@ -144,14 +144,12 @@ class PathType(click.ParamType):
 
 PATH = PathType()
 
-output = functools.partial(option, panel="Output")
-
-OUT = output(
-    None,
-    "The run folder; a new one under runs/ by default.",
-    callback=usable,
-    click_type=PATH,
+training, evaluation, output = (
+    functools.partial(option, panel=panel) for panel in ("Training", "Evaluation", "Output")
 )
+path_option = functools.partial(option, callback=usable, click_type=PATH)
+
+OUT = path_option(None, "The run folder; a new one under runs/ by default.", panel="Output")
 
 
 def method_names(default: str = "") -> Any:

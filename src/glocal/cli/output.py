@@ -16,7 +16,7 @@ import click
 from typer.core import TyperCommand
 
 from glocal import report
-from glocal.cli.options import PATH, output, usable
+from glocal.cli.options import path_option, usable
 from glocal.core import files
 from glocal.core.errors import GlocalError
 
@@ -53,7 +53,7 @@ def drawable(path: Path | None) -> Path | None:
     return path
 
 
-output_file = partial(output, None, click_type=PATH)
+output_file = partial(path_option, None, panel="Output")
 
 JSON = output_file("Also write all figures to this file ('-': print).", "--json", callback=writable)
 CSV = output_file(

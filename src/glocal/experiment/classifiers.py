@@ -11,26 +11,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
-from glocal.experiment.families import (
-    CONSTANT,
-    FIT,
-    CrossValidated,
-    Examples,
-    Family,
-    Fitted,
-    Floats,
-    Integers,
-    Score,
-    Settings,
-    Sizes,
-    best_setting,
-    boosted,
-    choose_family,
-    scaler,
-)
+from glocal.experiment import families
+from glocal.experiment.families import FIT, CrossValidated, Examples, Family, Floats, Settings
 
 UNSEEN = 1e-6
 """The least probability of a class, and that of classes which a client has never seen."""
@@ -41,7 +27,9 @@ ITERATIONS = 200
 TREES = 50
 
 
-def _logistic(x: Floats, y: Integers, new: Floats, settings: Settings, seed: int) -> list[Floats]:
+def _logistic(
+    x: Floats, y: families.Integers, new: Floats, settings: Settings, seed: int
+) -> list[Floats]:
     from sklearn.linear_model import LogisticRegression
 
     models = [LogisticRegression(C=c, max_iter=ITERATIONS, tol=1e-3) for c in settings]
@@ -51,7 +39,9 @@ def _logistic(x: Floats, y: Integers, new: Floats, settings: Settings, seed: int
         return [model.fit(x, y).predict_log_proba(new) for model in models]
 
 
-def _svm(x: Floats, y: Integers, new: Floats, settings: Settings, seed: int) -> list[Floats]:
+def _svm(
+    x: Floats, y: families.Integers, new: Floats, settings: Settings, seed: int
+) -> list[Floats]:
     from sklearn.svm import SVC
 
     scores = []
@@ -61,7 +51,9 @@ def _svm(x: Floats, y: Integers, new: Floats, settings: Settings, seed: int) -> 
     return scores
 
 
-def _knn(x: Floats, y: Integers, new: Floats, settings: Settings, seed: int) -> list[Floats]:
+def _knn(
+    x: Floats, y: families.Integers, new: Floats, settings: Settings, seed: int
+) -> list[Floats]:
     from sklearn.neighbors import NearestNeighbors
 
     most = min(len(x), max(k for k, _ in settings))
@@ -81,8 +73,10 @@ def _knn(x: Floats, y: Integers, new: Floats, settings: Settings, seed: int) -> 
     return scores
 
 
-def _boosting(x: Floats, y: Integers, new: Floats, settings: Settings, seed: int) -> list[Floats]:
-    model = boosted(x, y, settings, seed, "Classifier")
+def _boosting(
+    x: Floats, y: families.Integers, new: Floats, settings: Settings, seed: int
+) -> list[Floats]:
+    model = families.boosted(x, y, settings, seed, "Classifier")
     stages = dict(enumerate(model.staged_decision_function(new), 1))
     scores = []
     for trees in settings:
@@ -101,14 +95,14 @@ FAMILIES = (
     ),
     Family(
         "svm",
-        tuple((c, gamma) for c in (1.0, 10.0) for gamma in (0.1, 0.3, 1.0, 3.0)),
+        tuple(product((1.0, 10.0), (0.1, 0.3, 1.0, 3.0))),
         (10.0, 0.3),
         _svm,
-        lambda s, settings: s.fits(len(settings)) * FIT + 3.0 * len(settings) * s.pairs,
+        families.by_pairs(3.0),
     ),
     Family(
         "knn",
-        tuple((k, weights) for k in (9, 5, 3, 1) for weights in ("uniform", "distance")),
+        tuple(product((9, 5, 3, 1), ("uniform", "distance"))),
         (5, "distance"),
         _knn,
         lambda s, settings: s.fits(1) * FIT + 2.0 * s.pairs,
@@ -124,7 +118,7 @@ FAMILIES = (
 """Simplest first: a hyperplane, some examples with a kernel, all examples, many trees."""
 
 
-def best_fit(given: Examples, classes: int, tested: int) -> Fitted | tuple[str, ...]:
+def best_fit(given: Examples, classes: int, tested: int) -> families.Fitted | tuple[str, ...]:
     """Choose a family and a setting by cross-validation, and fit them to all examples.
 
     ``tested`` is how many examples are going to be predicted. Where nothing can be fitted, because
@@ -139,16 +133,19 @@ def best_fit(given: Examples, classes: int, tested: int) -> Fitted | tuple[str, 
         return full
 
     if len(present) == 1:
-        score = (
-            1.0 if given.measure is None else given.measure(spread(np.zeros((len(y), 1))), given.y)
-        )
-        return Fitted(CONSTANT, None, score, 0.0, {}, (), lambda x: spread(np.zeros((len(x), 1))))
+
+        def certain(x: Floats) -> Floats:
+            return spread(np.zeros((len(x), 1)))
+
+        score = 1.0 if given.measure is None else given.measure(certain(given.x), given.y)
+        return families.Fitted(families.CONSTANT, None, score, 0.0, {}, (), certain)
     measure = given.measure
     of_all = None if measure is None else lambda log_p, _: measure(spread(log_p), given.y)
-    return choose_family(
+    return families.choose_family(
         FAMILIES,
         replace(given, y=y, measure=of_all),
-        Sizes(len(y), given.x.shape[1], len(present), given.folds, tested),
+        len(present),
+        tested,
         cross_validated,
         lambda raw, best: spread(log_softmax(raw / best.temperature)),
     )
@@ -156,19 +153,17 @@ def best_fit(given: Examples, classes: int, tested: int) -> Fitted | tuple[str, 
 
 def cross_validated(family: Family, settings: Settings, given: Examples) -> CrossValidated:
     """The setting that does best on held-out examples, and the temperature of its scores."""
-    x, y, measure = given.x, given.y, given.measure
+    y, measure = given.y, given.measure
     raw = np.full((len(settings), len(y), int(y.max()) + 1), -np.inf)
-    for f in range(given.folds):
-        learn, held = given.fold != f, given.fold == f
+    for learn, held, x, new in given.by_fold():
         seen, labels = np.unique(y[learn], return_inverse=True)
         if len(seen) == 1:
             raw[:, held, seen[0]] = 0.0
             continue
-        scale = scaler(x[learn], given.table)
-        scores = family.scores(scale(x[learn]), labels, scale(x[held]), settings, given.seed)
+        scores = family.scores(x, labels, new, settings, given.seed)
         raw[np.ix_(np.arange(len(settings)), held.nonzero()[0], seen)] = scores
     if measure is not None:
-        return best_setting(
+        return families.best_setting(
             [_measured(family, settings[i], raw[i], y, measure) for i in range(len(settings))]
         )
     score = (raw.argmax(2) == y).mean(1)
@@ -180,7 +175,7 @@ def cross_validated(family: Family, settings: Settings, given: Examples) -> Cros
 
 
 def _measured(
-    family: Family, setting: object, raw: Floats, y: Integers, measure: Score
+    family: Family, setting: object, raw: Floats, y: families.Integers, measure: families.Score
 ) -> CrossValidated:
     """A setting by another metric than accuracy, with the temperature of the lowest loss."""
     losses = {t: float(-_of_label(raw / t, y).mean()) for t in TEMPERATURES}
@@ -196,6 +191,6 @@ def log_softmax(raw: Floats) -> Floats:
     return log_p
 
 
-def _of_label(raw: Floats, y: Integers) -> Floats:
+def _of_label(raw: Floats, y: families.Integers) -> Floats:
     of_label: Floats = np.maximum(log_softmax(raw)[np.arange(len(y)), y], np.log(UNSEEN))
     return of_label

@@ -15,17 +15,8 @@ import numpy as np
 
 from glocal.core.processes import begin_worker, lost_workers_explained, without_script
 from glocal.core.target import Target
-from glocal.experiment import classifiers, regressors
-from glocal.experiment.families import (
-    Examples,
-    Family,
-    Fitted,
-    Floats,
-    Integers,
-    Score,
-    Sizes,
-    one_thread,
-)
+from glocal.experiment import classifiers, families, regressors
+from glocal.experiment.families import Floats, Integers, Score, one_thread
 
 LEAST = 1e-6
 """The least that is predicted of a count, over its mean."""
@@ -52,7 +43,7 @@ class Data:
     """What is chosen by: a name, a function, or where one is."""
 
     @property
-    def families(self) -> tuple[Family, ...]:
+    def families(self) -> tuple[families.Family, ...]:
         """What can be fitted."""
         return classifiers.FAMILIES if self.target.classes else regressors.FAMILIES
 
@@ -101,7 +92,7 @@ class Task:
         """About how many there are."""
         tested = len(self.own) + (0 if data.pool is None else len(data.pool))
         count = int(self.fold.max(initial=0)) + 1
-        sizes = Sizes(len(self.rows), data.x.shape[1], data.classes, count, tested)
+        sizes = families.Sizes(len(self.rows), data.x.shape[1], data.classes, count, tested)
         each = [f.operations(sizes, f.settings) for f in data.families]
         return sum(min(operations, self.limit) for operations in each)
 
@@ -125,14 +116,14 @@ def solve(task: Task, data: Data) -> Found:
     """Choose, fit and predict."""
     x, y = data.x[task.rows], data.y_train[task.rows]
     about = (task.fold, data.table, task.seed, task.limit, data.score())
-    examples = Examples(x, y, *about)
+    examples = families.Examples(x, y, *about)
     pool = np.zeros(0, np.int64) if data.pool is None else data.pool
     tested = np.concatenate([task.own, pool])
     if data.target.classes:
         best = classifiers.best_fit(examples, data.classes, len(tested))
     else:
         best = regressors.best_fit(examples, len(tested))
-    if not isinstance(best, Fitted):
+    if not isinstance(best, families.Fitted):
         nothing = np.zeros((len(task.own), data.classes), np.float32)
         right = None if data.pool is None else np.zeros(len(pool), bool)
         return Found("", np.nan, nothing, right, best)

@@ -15,7 +15,7 @@ Nothing here needs torch, so processes that fit start quickly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +115,16 @@ class Examples:
         """How many there are."""
         return int(self.fold.max(initial=0)) + 1
 
+    def by_fold(self) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
+        """For each fold, which examples to learn from and which are held out; then their features.
+
+        These are scaled as those to learn from are.
+        """
+        for f in range(self.folds):
+            learn, held = self.fold != f, self.fold == f
+            scale = scaler(self.x[learn], self.table)
+            yield learn, held, scale(self.x[learn]), scale(self.x[held])
+
 
 @dataclass(frozen=True)
 class CrossValidated:
@@ -160,16 +170,19 @@ class Fitted:
 def choose_family(
     families: Sequence[Family],
     given: Examples,
-    sizes: Sizes,
+    classes: int,
+    tested: int,
     cross_validated: Callable[[Family, Settings, Examples], CrossValidated],
     output: Callable[[Floats, CrossValidated], Floats],
 ) -> Fitted | tuple[str, ...]:
     """Choose a family and a setting by cross-validation, and fit them to all examples.
 
-    ``output`` makes predictions from the scores of the one that is chosen. Where nothing can be
+    ``tested`` is how many examples are going to be predicted, and ``output`` makes predictions from
+    the scores of the one that is chosen. Where nothing can be
     fitted, because there is too little or too much data, only the families that were left out are
     returned.
     """
+    sizes = Sizes(len(given.y), given.x.shape[1], classes, given.folds, tested)
     families = [f for f in families if given.table or f.name != "boosting"]
     settings = {f.name: f.affordable(sizes, given.limit) for f in families}
     left_out = tuple(name for name, some in settings.items() if not some)
@@ -186,6 +199,11 @@ def choose_family(
 
     scores = {each.family.name: each.score for each in tried}
     return Fitted(best.family.name, best.setting, best.score, best.loss, scores, left_out, predict)
+
+
+def by_pairs(each: float) -> Callable[[Sizes, Settings], float]:
+    """The operations of a family whose fits each take ``each`` for a product of two examples."""
+    return lambda s, settings: s.fits(len(settings)) * FIT + each * len(settings) * s.pairs
 
 
 def boosted(x: Floats, y: Any, settings: Settings, seed: int, kind: str) -> Any:

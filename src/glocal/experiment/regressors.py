@@ -6,23 +6,12 @@ Labels are in standard deviations; counts are predicted from 0 on. How a client 
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 
-from glocal.experiment.families import (
-    CONSTANT,
-    FIT,
-    CrossValidated,
-    Examples,
-    Family,
-    Fitted,
-    Floats,
-    Settings,
-    Sizes,
-    best_setting,
-    boosted,
-    choose_family,
-    scaler,
-)
+from glocal.experiment import families
+from glocal.experiment.families import FIT, CrossValidated, Examples, Family, Floats, Settings
 
 
 def _constant(x: Floats, y: Floats, new: Floats, settings: Settings, seed: int) -> list[Floats]:
@@ -57,13 +46,13 @@ def _knn(x: Floats, y: Floats, new: Floats, settings: Settings, seed: int) -> li
 
 
 def _boosting(x: Floats, y: Floats, new: Floats, settings: Settings, seed: int) -> list[Floats]:
-    model = boosted(x, y, settings, seed, "Regressor")
+    model = families.boosted(x, y, settings, seed, "Regressor")
     stages = dict(enumerate(model.staged_predict(new), 1))
     return [stages[trees] for trees in settings]
 
 
 FAMILIES = (
-    Family(CONSTANT, ("median", "mean"), "median", _constant, lambda s, settings: 0.0),
+    Family(families.CONSTANT, ("median", "mean"), "median", _constant, lambda s, settings: 0.0),
     Family(
         "ridge",
         (1.0, 0.1, 0.01, 0.001),
@@ -73,17 +62,17 @@ FAMILIES = (
     ),
     Family(
         "svr",
-        tuple((c, gamma) for c in (0.3, 3.0) for gamma in (0.1, 0.3, 1.0)),
+        tuple(product((0.3, 3.0), (0.1, 0.3, 1.0))),
         (1.0, 0.3),
         _svr,
-        lambda s, settings: s.fits(len(settings)) * FIT + 10.0 * len(settings) * s.pairs,
+        families.by_pairs(10.0),
     ),
     Family(
         "knn",
-        tuple((k, weights) for k in (30, 15, 7, 3) for weights in ("uniform", "distance")),
+        tuple(product((30, 15, 7, 3), ("uniform", "distance"))),
         (15, "uniform"),
         _knn,
-        lambda s, settings: s.fits(len(settings)) * FIT + 2.0 * len(settings) * s.pairs,
+        families.by_pairs(2.0),
     ),
     Family(
         "boosting",
@@ -96,14 +85,15 @@ FAMILIES = (
 """Simplest first: no feature, a hyperplane, some examples with a kernel, all examples, trees."""
 
 
-def best_fit(given: Examples, tested: int) -> Fitted | tuple[str, ...]:
+def best_fit(given: Examples, tested: int) -> families.Fitted | tuple[str, ...]:
     """Choose a family and a setting by cross-validation, and fit them to all examples.
 
     ``given.measure`` takes predictions in standard deviations of the label. Where there is too
     little data to cross-validate, only the families that were left out are returned.
     """
-    sizes = Sizes(len(given.y), given.x.shape[1], 1, given.folds, tested)
-    return choose_family(FAMILIES, given, sizes, _cross_validated, lambda predicted, _: predicted)
+    return families.choose_family(
+        FAMILIES, given, 1, tested, _cross_validated, lambda predicted, _: predicted
+    )
 
 
 def _cross_validated(family: Family, settings: Settings, given: Examples) -> CrossValidated:
@@ -111,13 +101,9 @@ def _cross_validated(family: Family, settings: Settings, given: Examples) -> Cro
     if given.measure is None:
         raise ValueError("numbers have no accuracy")
     held_out = np.empty((len(settings), len(given.y)))
-    for f in range(given.folds):
-        learn, held = given.fold != f, given.fold == f
-        scale = scaler(given.x[learn], given.table)
-        held_out[:, held] = family.scores(
-            scale(given.x[learn]), given.y[learn], scale(given.x[held]), settings, given.seed
-        )
-    return best_setting(
+    for learn, held, x, new in given.by_fold():
+        held_out[:, held] = family.scores(x, given.y[learn], new, settings, given.seed)
+    return families.best_setting(
         [
             CrossValidated(
                 *(family, setting, given.measure(predicted, given.y)),

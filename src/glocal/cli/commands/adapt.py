@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from glocal import report, studies
-from glocal.cli.options import PATH, folder_of, option, usable
+from glocal.cli.options import folder_of, option, path_option
 from glocal.cli.output import JSON, PICTURE, deliver
 from glocal.core.progress import reporter
 
@@ -27,12 +27,10 @@ def adapt(
         "evaluate the new model at everybody.",
         "--without",
     ),
-    public: Path | None = option(
+    public: Path | None = path_option(
         None,
         "Examples that are nobody's (x, y in a .safetensors file), for ewc(fisher=public).",
         metavar="FILE",
-        callback=usable,
-        click_type=PATH,
     ),
     device: str | None = option(None, "cpu or cuda; that of the run by default."),
     json: Path | None = JSON,

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from glocal import report, studies
-from glocal.cli.options import method_names, option, with_settings
+from glocal.cli.options import evaluation, method_names, with_settings
 from glocal.cli.output import JSON, PICTURE, deliver
 from glocal.core.progress import reporter
 from glocal.experiment.config import Config
@@ -18,15 +18,14 @@ DEFAULT = ["fedavg", "q-fedavg", "term", "propfair", "afl", "fedmgda", "aaggff-s
 def fairness(
     config: Config,
     methods: list[str] | None = method_names(" ".join(DEFAULT)),
-    metric: str | None = option(
+    metric: str | None = evaluation(
         None,
         "The metric: accuracy (the default), balanced_accuracy, f1, log_loss, brier, ece, mce, "
         "top5 (more than 5 classes), auc or average_precision (2 classes); of numbers mae (the "
         "default), rmse or r2.",
-        panel="Evaluation",
     ),
-    against: str | None = option(
-        None, "The method others are set against. Default: the first.", panel="Evaluation"
+    against: str | None = evaluation(
+        None, "The method others are set against. Default: the first."
     ),
     json: Path | None = JSON,
     picture: Path | None = PICTURE,

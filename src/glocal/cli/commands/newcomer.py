@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from glocal import report, studies
-from glocal.cli.options import method_names, option, with_settings
+from glocal.cli.options import evaluation, method_names, option, with_settings
 from glocal.cli.output import JSON, deliver
 from glocal.core.progress import reporter
 from glocal.experiment.config import Config
@@ -36,9 +36,7 @@ def newcomer(
     own_epochs: int = joining(20, "Passes over its own data before it sends anything."),
     join_rounds: int = joining(10, "Rounds in which it takes part."),
     fraction_old: float = joining(0.0, "Share of old clients in those rounds; 0: none."),
-    seeds: int = option(
-        1, "Repeat on so many splits and seeds of the same clients.", panel="Evaluation"
-    ),
+    seeds: int = evaluation(1, "Repeat on so many splits and seeds of the same clients."),
     json: Path | None = JSON,
 ) -> None:
     """A client joins after training: what does it get, and what do the others lose?

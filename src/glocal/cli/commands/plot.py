@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from glocal import report, runs
-from glocal.cli.options import output, usable
+from glocal.cli.options import output, path_option
 from glocal.core.progress import print_note
 
 
@@ -17,10 +17,10 @@ def plot(
         metavar="DIR...",
         help="Folders of runs, comparisons or sweeps; they may still be running.",
     ),
-    out: Path | None = output(
+    out: Path | None = path_option(
         None,
         "The .png, .svg or .pdf file; curves.png in the first folder by default.",
-        callback=usable,
+        panel="Output",
     ),
     metric: str | None = output(
         None, "The metric that is drawn; the one that counts by default. (accuracy, auc, …)"

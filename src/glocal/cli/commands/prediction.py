@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from glocal import runs
-from glocal.cli.options import PATH, folder_of, option, usable
+from glocal.cli.options import PATH, folder_of, option, path_option, usable
 from glocal.cli.output import file_for
 from glocal.core.errors import GlocalError
 from glocal.core.progress import print_note
@@ -41,11 +41,10 @@ def predict(
     client: str | None = CLIENT,
     method: str | None = METHOD,
     module: str | None = MODULE,
-    out: Path | None = option(
+    out: Path | None = path_option(
         None,
         "Write the predictions to this .csv file; printed by default.",
         callback=file_for("--out"),
-        click_type=PATH,
     ),
     separator: str | None = option(None, "Between cells of the .csv; found by default."),
     decimal: str | None = option(
@@ -101,13 +100,7 @@ def predict(
 
 def export(
     folder: Path = folder_of("The folder of a run, of a comparison, or of a saved model."),
-    to: Path = option(
-        ...,
-        "The new folder that the model is written to.",
-        "--to",
-        callback=usable,
-        click_type=PATH,
-    ),
+    to: Path = path_option(..., "The new folder that the model is written to.", "--to"),
     client: str | None = CLIENT,
     method: str | None = METHOD,
     module: str | None = MODULE,

@@ -11,7 +11,7 @@ import typer
 
 from glocal import report, studies
 from glocal.cli.commands.theory import bias_variance, theory
-from glocal.cli.options import method_names, option, with_settings
+from glocal.cli.options import evaluation, method_names, option, with_settings
 from glocal.cli.output import JSON, PICTURE, deliver
 from glocal.core.progress import reporter
 from glocal.experiment.config import Config
@@ -186,11 +186,10 @@ def noise(
 def decisions(
     config: Config,
     methods: list[str] | None = METHODS,
-    response: str = option(
+    response: str = evaluation(
         "normal",
         "The transform by which methods without their own are evaluated: exponential, frechet, "
         "gumbel, logistic, normal or weibull.",
-        panel="Evaluation",
     ),
     json: Path | None = JSON,
     picture: Path | None = PICTURE,

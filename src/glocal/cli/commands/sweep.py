@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from glocal import report, runs
-from glocal.cli.options import OUT, option, typed, with_settings
+from glocal.cli.options import OUT, training, typed, with_settings
 from glocal.cli.output import JSON, deliver
-from glocal.core.errors import GlocalError, shown
+from glocal.cli.value_lists import lists, methods_or_file, settings_and_values
+from glocal.core.errors import GlocalError
 from glocal.experiment.config import Config
 
 if TYPE_CHECKING:
@@ -21,21 +22,12 @@ if TYPE_CHECKING:
 @with_settings(jobs=0, diverged="skip")
 def sweep(
     config: Config,
-    methods: list[str] = typer.Argument(
-        ...,
-        metavar="METHOD...|FILE.toml",
-        help="Methods, as in: fedavg 'ditto(lam=0.5)'; or a file with methods, settings and a "
-        "table \\[sweep] of lists (options given here win).",
+    methods: list[str] = methods_or_file("fedavg 'ditto(lam=0.5)'", "lists"),
+    over: list[str] | None = settings_and_values(
+        "runs or of the methods", "'model=mlp,mlp(200)'", ": every combination is trained"
     ),
-    over: list[str] | None = option(
-        None,
-        "A setting of runs or of the methods and its values, as in lr=0.03,0.1,0.3 or "
-        "'model=mlp,mlp(200)'; may be given several times: every combination is trained.",
-        "--over",
-        panel="Training",
-    ),
-    seeds: int = option(
-        0, "So many seeds, from --seed on: the table has means over them.", panel="Training", min=0
+    seeds: int = training(
+        0, "So many seeds, from --seed on: the table has means over them.", min=0
     ),
     out: Path | None = OUT,
     json: Path | None = JSON,
@@ -81,40 +73,3 @@ def _with_seeds(swept: Any, seeds: list[int]) -> Any:
     if "seed" in (swept or {}):
         raise GlocalError("--seeds and a list of seeds say the same thing twice: give one of them.")
     return {**(swept or {}), "seed": seeds}
-
-
-def lists(given: list[str], option_name: str) -> dict[str, list[Any]]:
-    """``lr=0.1,0.3`` as ``{"lr": [0.1, 0.3]}``."""
-    found: dict[str, list[Any]] = {}
-    for text in given:
-        name, equals, values = text.partition("=")
-        name = name.strip().replace("-", "_")
-        if not equals or not name or name in found:
-            raise GlocalError(
-                f"{option_name} {shown(text)} cannot be read: write a setting once, and its "
-                f"values, as in {option_name} lr=0.03,0.1,0.3."
-            )
-        found[name] = [_value(value.strip()) for value in _apart(values)]
-    return found
-
-
-def _apart(text: str) -> list[str]:
-    """At commas outside brackets."""
-    parts, depth = [""], 0
-    for char in text:
-        depth += (char in "([") - (char in ")]")
-        if char == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return parts
-
-
-def _value(text: str) -> Any:
-    """A number, true, false, or the text as it is."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return {"true": True, "false": False}.get(text, text)

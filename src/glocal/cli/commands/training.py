@@ -13,7 +13,16 @@ import typer
 from glocal import report, runs, studies
 from glocal.cli.commands.sweep import show_sweep
 from glocal.cli.commands.tune import show_tuned
-from glocal.cli.options import OUT, PATH, folder_of, option, typed, usable, with_settings
+from glocal.cli.options import (
+    OUT,
+    evaluation,
+    folder_of,
+    option,
+    path_option,
+    training,
+    typed,
+    with_settings,
+)
 from glocal.cli.output import CSV, JSON, PICTURE, deliver, deliver_json
 from glocal.core.errors import GlocalError
 from glocal.experiment.config import COMPARE_DEFAULTS, DEFAULT_COMPARISON, Config
@@ -29,36 +38,30 @@ def compare(
         f"own.py:mine; or a file with methods and settings of the same names as these options "
         f"(options given here win). Default: {' '.join(DEFAULT_COMPARISON)}.",
     ),
-    against: str | None = option(
+    against: str | None = evaluation(
         None,
         "One of the methods: how far are the others above it, with an interval?",
-        panel="Evaluation",
     ),
-    choose: bool = option(
+    choose: bool = evaluation(
         False,
         "Add a row in which each client chooses among all of these and being alone, on its own "
         "validation data (always there with --adapt).",
         "--choose",
-        panel="Evaluation",
     ),
-    budget: str = option(
+    budget: str = training(
         "rounds",
         "What methods have in common: rounds, or equal (gradients: the others train for the number "
         "of rounds whose gradients come nearest to those of the first federated method).",
-        panel="Training",
     ),
-    goal: float | None = option(
+    goal: float | None = evaluation(
         None,
         "Also show the rounds and parameters until the mean validation accuracy is this, as in 0.9 "
         "(looked at after every round, or as --validate-every says).",
-        panel="Evaluation",
     ),
-    placebo: Path | None = option(
+    placebo: Path | None = path_option(
         None,
         "Show beside the verdicts what 'glocal study placebo --json FILE' found on these clients.",
         panel="Evaluation",
-        callback=usable,
-        click_type=PATH,
     ),
     out: Path | None = OUT,
     json: Path | None = JSON,

@@ -7,9 +7,9 @@ from pathlib import Path
 import typer
 
 from glocal import report, runs
-from glocal.cli.commands.sweep import lists
-from glocal.cli.options import OUT, option, typed, with_settings
+from glocal.cli.options import OUT, training, typed, with_settings
 from glocal.cli.output import JSON, deliver
+from glocal.cli.value_lists import lists, methods_or_file, settings_and_values
 from glocal.core.errors import GlocalError
 from glocal.experiment.config import Config
 
@@ -27,24 +27,14 @@ from glocal.experiment.config import Config
 )
 def tune(
     config: Config,
-    methods: list[str] = typer.Argument(
-        ...,
-        metavar="METHOD...|FILE.toml",
-        help="Methods, as in: fedavg fedprox; or a file with methods, settings and a table "
-        "\\[sweep] of lists to choose from (options given here win).",
+    methods: list[str] = methods_or_file("fedavg fedprox", "lists to choose from"),
+    space: list[str] | None = settings_and_values(
+        "the methods", "fedprox.mu=0.01,0.1 (of that method alone)"
     ),
-    space: list[str] | None = option(
-        None,
-        "A setting of the methods and its values, as in lr=0.03,0.1,0.3 or fedprox.mu=0.01,0.1 (of "
-        "that method alone); may be given several times.",
-        "--space",
-        panel="Training",
-    ),
-    trials: int = option(
+    trials: int = training(
         0,
         "Combinations that each method tries, drawn by the seed (0: all; of several methods as "
         "many as the one with the fewest).",
-        panel="Training",
         min=0,
     ),
     out: Path | None = OUT,
