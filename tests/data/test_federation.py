@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +171,7 @@ def test_it_moves_and_pickles() -> None:
 
 def test_ready_made_splits_are_the_same_in_every_fold() -> None:
     fed = own()
-    made = Federation(
-        *(fed.x, fed.y, fed.y_train, 3, fed.names, fed.train, fed.val, fed.test, False, {})
-    )
+    made = replace(fed, unsplit=None)
     assert made.fold(1) is made
     with pytest.raises(GlocalError, match="the fold must be an integer"):
         fed.fold(-1)

@@ -126,7 +126,7 @@ def test_the_usual_delta() -> None:
     ("ask", "message"),
     [
         (lambda: Scheme("mixed", 10, 5), "unknown sampling that can be accounted for 'mixed'"),
-        (lambda: Scheme("poisson", 0, 1), "clients must be 1 or more, not 0"),
+        (lambda: Scheme("poisson", 0, 1), "clients must be an integer of 1 or more, not 0"),
         (lambda: Scheme("fixed", 10, 11), "11 clients a round cannot be drawn from 10: ask for"),
         (lambda: epsilon(FEW, -1.0, 1, 1e-5), "noise must be 0 or more, not -1.0"),
         (lambda: epsilon(FEW, 1.0, 1, 0.0), "delta must be above 0 and below 1, not 0.0"),

@@ -13,7 +13,7 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.experiment import setup as setups
-from glocal.experiment.baseline import rates_of, train_baseline
+from glocal.experiment.baseline import rates_of, train_baselines
 from glocal.experiment.config import Config
 from glocal.experiment.setup import baseline as alone_of
 from glocal.methods import resolve
@@ -38,7 +38,8 @@ def test_the_baseline_is_resumed_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         "glocal.experiment.baseline.BLOCK_BYTES", 4 * parameters * len(rates_of(alone)) * 3 * 2
     )
-    whole = train_baseline(here.task, here.fed, here.engine, alone, 0)
+    where = (here.task, [here.fed], here.engine, alone, [0])
+    (whole,) = train_baselines(*where)
     for epochs in (1, 5, 6, 8):
         asked = iter(range(100))
         folder = tmp_path / str(epochs)
@@ -48,12 +49,11 @@ def test_the_baseline_is_resumed_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
         keeping = CheckpointPolicy(folder, 1, stop=stop)
         with pytest.raises(Stopped):
-            train_baseline(
-                here.task, here.fed, here.engine, alone, 0, writer=keeping.epochs(0, "x")
-            )
+            train_baselines(*where, writer=keeping.epochs(0, "x"))
         ticks: list[int] = []
-        again = train_baseline(
-            *(here.task, here.fed, here.engine, alone, 0, lambda done, _, t=ticks: t.append(done)),
+        (again,) = train_baselines(
+            *where,
+            lambda done, _, t=ticks: t.append(done),
             writer=CheckpointPolicy(folder, stop=lambda: False).epochs(0, "x"),
         )
         assert ticks[0] > epochs - 1

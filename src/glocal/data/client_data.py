@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +16,7 @@ from glocal.core.target import Target
 from glocal.core.validation import integer
 from glocal.data.group_split import split_groups
 from glocal.data.preprocessing.fitted import Preprocessing
-from glocal.data.preprocessing.report import ColumnReport
-from glocal.data.split import Split, UnsplitData, split_clients
+from glocal.data.split import ClientRows, Split, UnsplitData, split_clients
 
 Pair = tuple[Tensor, Tensor]
 
@@ -40,40 +38,22 @@ class ClientData:
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Federation:
-    """The data of K clients. All rows are in one tensor, and each split assigns rows to clients."""
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Federation(ClientRows):
+    """The data of K clients. All rows are in one tensor, and each split assigns rows to clients.
 
-    x: Tensor
-    """Features [n, …] in float32, or token ids in int64."""
-    y: Tensor
-    """Labels [n], or [n, t] for sequences: true ones, but for validation rows with noisy labels.
+    Labels ``y`` are true ones, but for validation rows with noisy labels, and ``y_train`` has those
+    of training and validation rows. Of a regression, they are standardised (``target`` has their
+    unit).
+    """
 
-    Of a regression, standardised numbers (``target`` has their unit)."""
-    y_train: Tensor
-    """The labels that training sees: ``y``, but for label noise in training and validation rows."""
-    classes: int
-    names: tuple[str, ...]
     train: Split
     val: Split
     test: Split
-    label_shift_only: bool
-    """Whether clients differ only in label shares or size: then the pooled test set is valid."""
-    describe: dict[str, Any]
-    """Where the data came from and how it was partitioned and split; written to files as JSON."""
     unsplit: UnsplitData | None = None
     """The data from which other folds are made; none if the splits were given."""
-    central: Pair | None = None
-    """A test set ``(x, y)`` that belongs to no client, such as MNIST's official one."""
-    unit: Tensor | None = None
-    """The group [n] of each row, 0, 1, …: rows that belong together, which a split keeps together
-    and an evaluation counts as one; none: every row is a unit of its own."""
-    pooled: bool | None = None
-    """What the user says about ``label_shift_only``; it goes before what the data says."""
     preprocessing: Preprocessing | None = None
     """How rows of the table became ``x``, fitted on the training rows; none: it was no table."""
-    columns: tuple[ColumnReport, ...] = ()
-    """What became of each column of the table."""
     targets: tuple[Target, ...] = (Target(),)
     """What labels are, and the unit of numbers: ``y`` and ``y_train`` are standardised. Of several
     federations side by side, one for each, in the order of their clients."""
@@ -194,22 +174,14 @@ def fold_of(data: UnsplitData, fold: int) -> Federation:
         fitted = data.layout.fit(data.x, train, data.names)
         x = data.layout.transform(data.x, fitted, data.rows)
         about = {**about, "features": fitted.features, "categories": fitted.categories}
+    same = {each.name: getattr(data, each.name) for each in fields(ClientRows)}
+    labels = {"y": y, "y_train": y_train, "central": central}
     return Federation(
-        x=x,
-        y=y,
-        y_train=y_train,
-        classes=data.classes,
-        names=data.names,
+        **{**same, **labels, "x": x, "describe": {**about, "fold": fold}},
         train=train,
         val=val,
         test=test,
-        label_shift_only=data.label_shift_only,
-        describe={**about, "fold": fold},
         unsplit=data,
-        central=central,
-        unit=data.unit,
-        pooled=data.pooled,
         preprocessing=fitted,
-        columns=data.columns,
         targets=(target,),
     )

@@ -54,36 +54,50 @@ class Split:
         return Split(self.rows.to(device), self.start.to(device))
 
 
-@dataclass(frozen=True, eq=False, repr=False)  # tensors would fill the screen
-class UnsplitData:
-    """All rows, their clients, and the shares of the splits. Transforms change this."""
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)  # tensors would fill the screen
+class ClientRows:
+    """What is known of the rows of all clients before they are split, and after."""
 
     x: Tensor
+    """Features [n, …] in float32, or token ids in int64."""
     y: Tensor
+    """Labels [n], or [n, t] for sequences."""
     y_train: Tensor
-    """The label of each row if the row is used in training (label noise)."""
+    """The labels that training sees: ``y``, but for label noise."""
     classes: int
     names: tuple[str, ...]
+    label_shift_only: bool
+    """Whether clients differ only in label shares or size: then the pooled test set is valid."""
+    describe: dict[str, Any]
+    """Where the data came from and how it was partitioned and split; written to files as JSON."""
+    central: tuple[Tensor, Tensor] | None = None
+    """A test set ``(x, y)`` that belongs to no client, such as MNIST's official one."""
+    unit: Tensor | None = None
+    """The group [n] of each row, 0, 1, …: rows that belong together, which a split keeps together
+    and an evaluation counts as one; none: every row is a unit of its own."""
+    pooled: bool | None = None
+    """What the user says about ``label_shift_only``; it goes before what the data says."""
+    columns: tuple[ColumnReport, ...] = ()
+    """What became of each column of a table."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class UnsplitData(ClientRows):
+    """All rows, their clients, and the shares of the splits. Transforms change this.
+
+    They do not change the central test set.
+    """
+
     rows: Split
     """The rows of each client."""
     shares: Shares
     seed: int
-    label_shift_only: bool
-    describe: dict[str, Any]
     layout: Layout | None = None
     """How columns of a table become features; ``x`` then has a column for each, in float64, with
     NaN where a cell is missing and the position of each word."""
     rank: Tensor | None = None
     """The position of each row in an order that does not depend on that of the table's rows; none:
     rows are in an order of their own."""
-    columns: tuple[ColumnReport, ...] = ()
-    """What became of each column of a table."""
-    central: tuple[Tensor, Tensor] | None = None
-    """A test set that belongs to no client. Transforms do not change it."""
-    unit: Tensor | None = None
-    """The group of each row, 0, 1, …; none: every row is a unit of its own."""
-    pooled: bool | None = None
-    """What the user says about ``label_shift_only``."""
     y_val: Tensor | None = None
     """The label of each row if the row is used in validation; none: ``y`` (without label noise)."""
     target: Target = field(default_factory=Target)

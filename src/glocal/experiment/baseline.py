@@ -69,28 +69,6 @@ def known_by(local: LocalTraining) -> str:
     return f"{local.settings} {rates_of(local)} {local.max_epochs} {local.patience}{decays}"
 
 
-def train_baseline(
-    task: Task,
-    fed: Federation,
-    engine: Engine,
-    local: LocalTraining,
-    seed: int,
-    tick: Tick = lambda done, total: None,
-    writer: CheckpointWriter | None = None,
-    storage: Storage | None = None,
-    *,
-    refit: bool = False,
-    scored: bool = False,
-) -> Selected[ClientStore]:
-    """Train every client alone; with a writer of checkpoints, from its last checkpoint on.
-
-    With ``refit`` what was chosen is trained again on training and validation data together; with
-    ``scored`` it is also cross-validated.
-    """
-    clients = SideClients.of([fed], [seed])
-    return _train(task, clients, engine, local, tick, writer, storage, refit, scored)
-
-
 def train_baselines(
     task: Task,
     federations: Sequence[Federation],
@@ -99,17 +77,23 @@ def train_baselines(
     seeds: Sequence[int],
     tick: Tick = lambda done, total: None,
     writer: CheckpointWriter | None = None,
+    storage: Storage | None = None,
     *,
     refit: bool = False,
     scored: bool = False,
 ) -> list[Selected[ClientStore]]:
-    """The local baselines of several repeats, their clients side by side, models in memory.
+    """The local baselines of one repeat or several, whose clients train side by side.
 
-    Each is what it would be by itself, to the tolerance that engines agree to.
+    Each is what it would be by itself, to the tolerance that engines agree to. The models of a
+    single one may be anywhere (``storage``); those of several are in memory. With ``refit`` what
+    was chosen is trained again on training and validation data together; with ``scored`` it is also
+    cross-validated. With a writer of checkpoints, training goes on from the last one.
     """
     clients, device = SideClients.of(federations, seeds), federations[0].x.device
-    storage = Storage("device")
+    storage = storage if len(federations) == 1 else Storage("device")
     found = _train(task, clients, engine, local, tick, writer, storage, refit, scored)
+    if len(federations) == 1:
+        return [found]
     count = len(federations[0])
     everyone = torch.arange(count, device=device)
     each = []

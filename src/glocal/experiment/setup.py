@@ -34,7 +34,6 @@ from glocal.experiment.adaptation import techniques
 from glocal.experiment.baseline import (
     DECAYS,
     known_by,
-    train_baseline,
     train_baselines,
 )
 from glocal.experiment.config import Config
@@ -279,13 +278,9 @@ def measured_all(
     if any(key not in _BASELINES for key in keys):
         refit, scored = first.config.tune, first.scored
         task, engine, local = first.task, first.engine, first.alone(client)
-        if len(several) == 1:
-            where = (task, first.fed, engine, local, first.seed, tick, keeper, storage)
-            found = [train_baseline(*where, refit=refit, scored=scored)]
-        else:
-            feds, seeds = [s.fed for s in several], [s.seed for s in several]
-            where_all = (task, feds, engine, local, seeds, tick, keeper)
-            found = train_baselines(*where_all, refit=refit, scored=scored)
+        feds, seeds = [s.fed for s in several], [s.seed for s in several]
+        where = (task, feds, engine, local, seeds, tick, keeper, storage)
+        found = train_baselines(*where, refit=refit, scored=scored)
         for setup, key, baseline in zip(several, keys, found, strict=True):
             if baseline.models.place == "disk":  # a file may be large: gone with its baseline
                 for other in [k for k, v in _BASELINES.items() if v[0].models.place == "disk"]:

@@ -27,39 +27,21 @@ import torch
 from torch import Tensor
 
 from glocal.core.types import Tree, Uplink
-from glocal.methods.support.loss_responses import check_range, responses, transform_of
+from glocal.methods.support.loss_responses import Responses, with_responses
 from glocal.slots.weighting import Setting, Weighting, losses, renormalised
 
 
-def aaggff_d(
-    transform: str = "normal",
-    *,
-    c1: float = 0.0,
-    c2: float | None = None,
-    alpha: float | None = None,
-    beta: float | None = None,
-) -> Weighting:
-    """Entropic steps in closed form: for any number of clients, sampled.
-
-    Args:
-        transform: distribution function that losses go through, such as normal.
-        c1: lowest response to a loss.
-        c2: highest response to a loss.
-        alpha: first parameter of that function.
-        beta: second parameter of that function.
-    """
-    cdf = transform_of(transform, alpha, beta)
+@with_responses
+def aaggff_d(given: Responses) -> Weighting:
+    """Entropic steps in closed form: for any number of clients, sampled."""
 
     def init(setting: Setting) -> Tree:
         C = setting.fraction
-        high = C if c2 is None else c2
-        check_range(c1, high)
-        return entropic_start(setting.clients, C, lipschitz(C, c1, high))
+        return entropic_start(setting.clients, C, lipschitz(C, given.low, given.high(C)))
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
         ids = uplink.ids.cpu()
-        high = float(state["sampled"]) if c2 is None else c2
-        r = responses(losses(uplink), cdf, high, low=c1)
+        r = given.of(losses(uplink), given.high(float(state["sampled"])))
         state = entropic_step(state, ids, r)
         return standing(state, ids).to(uplink.n.device), state
 

@@ -20,43 +20,28 @@ import torch
 from torch import Tensor
 
 from glocal.core.types import Tree, Uplink
-from glocal.methods.support.loss_responses import check_range, responses, transform_of
+from glocal.methods.support.loss_responses import Responses, with_responses
 from glocal.methods.support.simplex import lowest
 from glocal.slots.weighting import Setting, Weighting, everybody, losses, renormalised
 
 
-def aaggff_s(
-    transform: str = "normal",
-    *,
-    c1: float = 0.0,
-    c2: float | None = None,
-    alpha: float | None = None,
-    beta: float | None = None,
-) -> Weighting:
-    """Online Newton steps on the simplex: for few clients, all of them in every round.
-
-    Args:
-        transform: distribution function that losses go through, such as normal.
-        c1: lowest response to a loss.
-        c2: highest response to a loss.
-        alpha: first parameter of that function.
-        beta: second parameter of that function.
-    """
-    cdf = transform_of(transform, alpha, beta)
+@with_responses
+def aaggff_s(given: Responses) -> Weighting:
+    """Online Newton steps on the simplex: for few clients, all of them in every round."""
 
     def init(setting: Setting) -> Tree:
         everybody(setting, "aaggff-s", "aaggff-d")
-        check_range(c1, 1 / setting.clients if c2 is None else c2)
+        given.high(1 / setting.clients)  # which refuses a range that is none
         return newton_start(setting.clients)
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
         ids = uplink.ids.cpu()
         K = len(state["p"])
-        high = 1 / K if c2 is None else c2
-        seen = responses(losses(uplink), cdf, high, low=c1)
+        high = given.high(1 / K)
+        seen = given.of(losses(uplink), high)
         # Whoever's update was left out is taken for an average client.
         r = seen.mean().expand(K).index_copy(0, ids, seen)
-        state = newton_step(state, r, high / (1 + c1))
+        state = newton_step(state, r, high / (1 + given.low))
         return standing(state, ids).to(uplink.n.device), state
 
     def standing(state: Tree, ids: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ from functools import lru_cache
 from typing import Any
 
 from glocal.core.errors import GlocalError, unknown
+from glocal.core.validation import positive_integers
 
 SAMPLINGS = ("poisson", "fixed", "all", "local")
 
@@ -64,8 +65,7 @@ class Scheme:
     def __post_init__(self) -> None:
         if self.sampling not in SAMPLINGS:
             raise unknown("sampling that can be accounted for", self.sampling, SAMPLINGS)
-        if self.clients < 1:
-            raise GlocalError(f"clients must be 1 or more, not {self.clients}.")
+        positive_integers(clients=self.clients)
         if not 0 < self.sampled <= self.clients:
             raise GlocalError(
                 f"{self.sampled:g} clients a round cannot be drawn from {self.clients}: ask for "

@@ -12,27 +12,22 @@ from glocal.slots.accounting import Scheme
 
 
 def privacy_plan(
-    kind: str,
-    clients: int,
-    sampled: float,
+    scheme: Scheme,
     *,
     rounds: int | None = None,
     noise: float | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
-) -> tuple[Scheme, dict[str, Any]]:
-    """How clients are sampled, and the plan with the one thing left out and its cost.
-
-    ``kind`` is how clients are drawn, ``poisson`` or ``fixed``, or ``local`` where each adds noise.
-    """
-    positive_integers(clients=clients, **({} if rounds is None else {"rounds": rounds}))
+) -> dict[str, Any]:
+    """The plan with the one thing that was left out, and its cost."""
+    if rounds is not None:
+        positive_integers(rounds=rounds)
     if [rounds, noise, epsilon].count(None) != 1:
         raise GlocalError(
             "give two of --rounds, --noise and --epsilon, as in --rounds 50 --noise 1: the third "
             "follows from them."
         )
-    scheme = Scheme(kind, clients, sampled)
-    delta = accounting.usual_delta(clients) if delta is None else delta
+    delta = accounting.usual_delta(scheme.clients) if delta is None else delta
     asked = "epsilon"
     if noise is None and rounds is not None and epsilon is not None:
         asked, noise = "noise", _up(accounting.noise_for(epsilon, scheme, rounds, delta))
@@ -41,7 +36,7 @@ def privacy_plan(
     assert noise is not None
     assert rounds is not None
     spent, accountant = accounting.bound(scheme, noise, rounds, delta)
-    return scheme, {
+    return {
         "epsilon": spent,
         "epsilon_rdp": accounting.epsilon(scheme, noise, rounds, delta, "rdp"),
         "accountant": accountant,

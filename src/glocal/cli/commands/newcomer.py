@@ -53,16 +53,9 @@ def newcomer(
     if clients is None and not brings_clients(config.data, config.partition):
         clients = DEFAULT_CLIENTS
     config = replace(config, clients=None if clients is None else clients + 1)
+    joining = {"own_epochs": own_epochs, "join_rounds": join_rounds, "fraction": fraction_old}
     with reporter(None) as progress:
         joined, result = studies.newcomer.join.join_each(
-            methods or DEFAULT,
-            config,
-            client=client_name,
-            rotate=rotate,
-            own_epochs=own_epochs,
-            join_rounds=join_rounds,
-            fraction=fraction_old,
-            seeds=seeds,
-            report=progress,
+            methods or DEFAULT, config, client_name, rotate, seeds=seeds, report=progress, **joining
         )
     deliver(result, json, partial(report.newcomer.show, joined))

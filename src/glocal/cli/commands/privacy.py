@@ -45,13 +45,15 @@ def privacy(
 
       glocal privacy --clients 1000 --sampled 50 --noise 1 --epsilon 2 --json
     """
+    from glocal.slots.accounting import Scheme
+
     drawn = clients if sampled is None else sampled
     if not poisson and drawn != int(drawn):
         raise GlocalError(
             f"--fixed draws an integer number of clients, not {drawn:g}: use --poisson."
         )
-    kind = "local" if local else "poisson" if poisson else "fixed"
-    scheme, plan = studies.privacy_plan.privacy_plan(
-        kind, clients, drawn, rounds=rounds, noise=noise, epsilon=epsilon, delta=delta
+    scheme = Scheme("local" if local else "poisson" if poisson else "fixed", clients, drawn)
+    plan = studies.privacy_plan.privacy_plan(
+        scheme, rounds=rounds, noise=noise, epsilon=epsilon, delta=delta
     )
     deliver(plan, json, partial(report.privacy.show, scheme, plan))

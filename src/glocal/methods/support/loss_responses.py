@@ -19,6 +19,7 @@ normal one would fall).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.validation import not_negative, positive
+from glocal.slots.weighting import Weighting
 
 
 def exponential(x: Tensor, alpha: float = 1.0) -> Tensor:
@@ -85,13 +87,6 @@ def transform_of(name: str, alpha: float | None = None, beta: float | None = Non
     return partial(TRANSFORMS[name], **given)
 
 
-def check_range(low: float, high: float) -> None:
-    """Refuse a range [C1, C2] of responses that is none, or has negative ones."""
-    not_negative(c1=low)
-    if not low < high:
-        raise GlocalError(f"responses range from c1 to c2, and {low:g} is not below {high:g}.")
-
-
 def responses(
     F: Tensor,
     transform: str | Transform,
@@ -107,3 +102,55 @@ def responses(
     x = F / mean if float(mean) > 0 else torch.ones_like(F)
     cdf = transform_of(transform) if isinstance(transform, str) else transform
     return low + (high - low) * cdf(x)
+
+
+@dataclass(frozen=True)
+class Responses:
+    """A method's responses, as its settings say."""
+
+    cdf: Transform
+    low: float
+    """C1."""
+    c2: float | None
+
+    def high(self, default: float) -> float:
+        """C2, which is ``default`` unless given; refused, if the range [C1, C2] is none."""
+        high = default if self.c2 is None else self.c2
+        not_negative(c1=self.low)
+        if not self.low < high:
+            raise GlocalError(
+                f"responses range from c1 to c2, and {self.low:g} is not below {high:g}."
+            )
+        return high
+
+    def of(self, F: Tensor, high: float) -> Tensor:
+        """Losses as responses from C1 to ``high``."""
+        return responses(F, self.cdf, high, low=self.low)
+
+
+def with_responses(make: Callable[[Responses], Weighting]) -> Callable[..., Weighting]:
+    """Give the settings of responses to a method, which takes the responses that they make."""
+
+    def weighting(
+        transform: str = "normal",
+        *,
+        c1: float = 0.0,
+        c2: float | None = None,
+        alpha: float | None = None,
+        beta: float | None = None,
+    ) -> Weighting:
+        """A weighting by responses.
+
+        Args:
+            transform: distribution function that losses go through, such as normal.
+            c1: lowest response to a loss.
+            c2: highest response to a loss.
+            alpha: first parameter of that function.
+            beta: second parameter of that function.
+        """
+        return make(Responses(transform_of(transform, alpha, beta), c1, c2))
+
+    weighting.__name__, weighting.__module__ = make.__name__, make.__module__
+    _, _, settings = (weighting.__doc__ or "").partition("\n")
+    weighting.__doc__ = f"{make.__doc__}\n{settings}"
+    return weighting

@@ -86,9 +86,9 @@ class Seen:
 def join_each(
     methods: Sequence[str],
     config: Config,
-    *,
     client: str | None = None,
     rotate: float = 0.0,
+    *,
     report: Report | None = None,
     **joining: Any,
 ) -> tuple[dict[str, Joined], dict[str, Any]]:
