@@ -52,13 +52,8 @@ class Meant:
     what: str
     problem: str
     remedy: str
-    left_out: str = ""
-    """If all words are what they seem to be: why they cannot be read."""
-
-    @property
-    def why_left_out(self) -> str:
-        """Why a column of many such words is left out, in few words."""
-        return self.left_out or f"not all are {self.what}"
+    why_left_out: str
+    """Why a column of many such words is left out, in few words."""
 
 
 def case_warnings(name: str, words: Iterable[object]) -> list[str]:
@@ -183,7 +178,7 @@ def meant_as(table: Table, name: str, text: Sequence[str | None]) -> Meant | Non
         other = next(cell for cell in counts if cell.lower() not in cells.TRUTH)
         remedy = "write true or false, and leave missing cells empty, if it is meant as these"
         problem = f"{column} looks like true or false, but {at(other)} is neither"
-        return Meant("true or false", problem, remedy)
+        return Meant("true or false", problem, remedy, "not all are true or false")
     if _most(counts, times := [cell for cell in counts if TIME_OF_DAY.fullmatch(cell)]):
         remedy = "give hours or minutes as numbers, if they mean something"
         problem = f"{column} holds times of day, such as {at(times[0])}"
@@ -233,7 +228,8 @@ def _as_dates(column: str, forms: dict[str, frozenset[str]], at: Callable[[str],
         example.setdefault(form, cell)
     if no_date := example.get(frozenset()):
         problem = f"{column} looks like dates, but {at(no_date)} is none"
-        return Meant("dates", problem, f"{remedy}, and leave missing cells empty")
+        remedy = f"{remedy}, and leave missing cells empty"
+        return Meant("dates", problem, remedy, "not all are dates")
     for (one, first), (other, second) in itertools.combinations(example.items(), 2):
         if not one & other:
             problem = f"{column} holds dates in several forms, such as {at(first)} and {at(second)}"
@@ -260,4 +256,4 @@ def _as_numbers(column: str, distinct: Sequence[str], at: Callable[[str], str]) 
             f"{column} holds numbers whose decimal mark cannot be told, such as {at(min(signed))}"
         )
         remedy = "say decimal=',' or decimal='.'"
-    return Meant("numbers", problem, remedy)
+    return Meant("numbers", problem, remedy, "not all are numbers")
