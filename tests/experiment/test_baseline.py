@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from single_baseline import train_baseline
 from torch import nn
 
 from glocal.core import rng, tree
@@ -16,7 +17,7 @@ from glocal.data.split import Split
 from glocal.engines import Engine, Sequential, Vectorised
 from glocal.engines.batching import plan
 from glocal.experiment import baseline
-from glocal.experiment.baseline import known_by, rates_of, train_baseline
+from glocal.experiment.baseline import known_by, rates_of
 from glocal.methods import resolve
 from glocal.methods.local import GRID, LocalTraining, local
 from glocal.nn.task import Task

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from single_baseline import train_baseline
 from torch import nn
 
 from glocal.core import rng, tree
@@ -56,12 +57,6 @@ def feds(count: int = 2) -> list[Federation]:
     return [first.fold(r) for r in range(count)]
 
 
-def train_one(
-    task: Task, fed: Federation, engine: Engine, client: LocalTraining, seed: int, **how: bool
-) -> Selected[Any]:
-    return train_baselines(task, [fed], engine, client, [seed], **how)[0]
-
-
 def close(a: Selected[Any], b: Selected[Any]) -> None:
     assert torch.equal(a.epoch, b.epoch)
     assert torch.equal(a.rate, b.rate)
@@ -77,7 +72,7 @@ def test_side_by_side_each_repeat_is_what_it_is_by_itself(engine: Engine) -> Non
     client = alone(decays=(0.1,))
     together = train_baselines(task(), feds(), engine, client, SEEDS, **BOTH)
     for fed, seed, one in zip(feds(), SEEDS, together, strict=True):
-        close(one, train_one(task(), fed, engine, client, seed, **BOTH))
+        close(one, train_baseline(task(), fed, engine, client, seed, **BOTH))
     assert not torch.equal(together[0].models.rows["0.bias"], together[1].models.rows["0.bias"])
 
 
@@ -107,8 +102,8 @@ def plainly(
 
 def test_refitting_trains_the_choice_again_on_both_splits() -> None:
     (fed,), client = feds(1), alone(decays=(0.1,))
-    plain = train_one(task(), fed, Vectorised(), client, 5)
-    again = train_one(task(), fed, Vectorised(), client, 5, refit=True)
+    plain = train_baseline(task(), fed, Vectorised(), client, 5)
+    again = train_baseline(task(), fed, Vectorised(), client, 5, refit=True)
     for name in ("rate", "epoch", "val_score", "decay"):
         assert torch.equal(getattr(plain, name), getattr(again, name))
     assert torch.equal(again.trained, plain.trained + plain.epoch)
@@ -123,7 +118,7 @@ def test_refitting_trains_the_choice_again_on_both_splits() -> None:
 @pytest.mark.parametrize("tune", [False, True])
 def test_the_cross_validated_accuracy_is_that_of_a_plain_loop(tune: bool) -> None:
     (fed,), client = feds(1), alone(decays=(0.1,))
-    found = train_one(task(), fed, Vectorised(), client, 5, refit=tune, scored=True)
+    found = train_baseline(task(), fed, Vectorised(), client, 5, refit=tune, scored=True)
     assert found.cv_score is not None
     for k in range(3):
         rows, fold = learnable(fed, k, tune=tune), torch.from_numpy(folds_of(fed, k, 5, tune=tune))
@@ -159,8 +154,8 @@ def test_folds_hold_every_example_out_once_and_validation_stays_out_unless_refit
 
 def test_weight_decay_is_taken_where_it_does_better_on_validation_data() -> None:
     (fed,) = feds(1)
-    without = train_one(task(), fed, Vectorised(), alone(), 5)
-    with_it = train_one(task(), fed, Vectorised(), alone(decays=(0.1, 0.5)), 5)
+    without = train_baseline(task(), fed, Vectorised(), alone(), 5)
+    with_it = train_baseline(task(), fed, Vectorised(), alone(decays=(0.1, 0.5)), 5)
     assert torch.equal(without.rate, with_it.rate)
     assert with_it.decay is not None
     assert bool((with_it.val_score >= without.val_score).all())
@@ -169,7 +164,8 @@ def test_weight_decay_is_taken_where_it_does_better_on_validation_data() -> None
     assert bool(with_it.decay.any())
     linear = Task(seeded(lambda: nn.Linear(4, 3)))  # nothing tames it, so it overflows
     huge, none = (
-        train_one(linear, fed, Vectorised(), alone(decays=decays), 5) for decays in ((1e38,), ())
+        train_baseline(linear, fed, Vectorised(), alone(decays=decays), 5)
+        for decays in ((1e38,), ())
     )
     assert not bool(huge.decay[:3].any())  # type: ignore[index]
     assert torch.equal(huge.models.rows["bias"][:3], none.models.rows["bias"][:3])
