@@ -34,31 +34,48 @@ def with_settings(*chosen: str, **defaults: Any) -> Callable[[Callable[..., Any]
     """
     fields = [each for each in dataclasses.fields(Config) if _is_chosen(each, chosen)]
 
+    def config(**given: Any) -> Config:
+        settings = dict(defaults)
+        for each in fields:
+            value = given[_parameter(each)]
+            settings[each.name] = tuple(value or ()) if _is_list(each) else value
+        return from_mapping(settings)
+
+    return with_argument(config, [_option(each, defaults) for each in fields])
+
+
+def with_argument(
+    make: Callable[..., Any], options: list[inspect.Parameter] | None = None
+) -> Callable[[Callable[..., Any]], Any]:
+    """Give a command options in the place of the argument that ``make`` is named after.
+
+    The argument is what ``make`` makes of their values. They are its own, unless given.
+    """
+    name, taken = make.__name__, _parameters(make) if options is None else options
+
     def decorate(command: Callable[..., Any]) -> Any:
         @functools.wraps(command)
-        def with_config(**given: Any) -> Any:
-            settings = dict(defaults)
-            for each in fields:
-                value = given.pop(_parameter(each))
-                settings[each.name] = tuple(value or ()) if _is_list(each) else value
-            return command(config=from_mapping(settings), **given)
+        def with_options(**given: Any) -> Any:
+            made = make(**{each.name: given.pop(each.name) for each in taken})
+            return command(**{name: made}, **given)
 
-        signature = inspect.signature(command)
-        hints = get_type_hints(command)
         parameters: list[inspect.Parameter] = []
-        for parameter in signature.parameters.values():
-            if parameter.name == "config":
-                parameters += [_option(each, defaults) for each in fields]
-            else:
-                kind = hints[parameter.name]
-                parameters.append(
-                    parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY)
-                )
-        with_config.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        with_config.__annotations__ = {p.name: p.annotation for p in parameters}
-        return with_config
+        for each in _parameters(command):
+            parameters += taken if each.name == name else [each]
+        with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_options.__annotations__ = {p.name: p.annotation for p in parameters}
+        return with_options
 
     return decorate
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """All by name, with their types."""
+    hints = get_type_hints(function)
+    return [
+        each.replace(annotation=hints[each.name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for each in inspect.signature(function).parameters.values()
+    ]
 
 
 def typed() -> dict[str, Any]:

@@ -79,7 +79,8 @@ def load(
     of_text = {"separator": separator, "decimal": decimal, "encoding": encoding}
     source = _source(name, {"label": label, "client": client, "group": group}, of_text)
     tabular = isinstance(source.x, Table)
-    for option, columns in (("drop", drop), ("features", features)):
+    of_table: dict[str, Any] = {"drop": drop, "features": features}
+    for option, columns in of_table.items():
         if columns and not tabular:
             raise GlocalError(
                 f"{option}= names columns of a table, and {shown(str(name))} is none: leave it out."
@@ -107,11 +108,10 @@ def load(
         central=source.central,
         group=source.group,
         pooled=pooled,
-        drop=drop,
-        features=features,
         preprocessing=preprocessing,
         task=task,
         min_examples=min_examples,
+        **of_table,
     )
 
 

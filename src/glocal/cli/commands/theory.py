@@ -2,45 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from glocal import report, studies
-from glocal.cli.options import option, with_settings
+from glocal.cli.options import option, with_argument, with_settings
 from glocal.cli.output import JSON, PICTURE, deliver
 from glocal.core.progress import reporter
 from glocal.experiment.config import Config
 
-PANEL = "Teachers"
+of_teachers = partial(option, panel="Teachers")
 
-RHO = option(
-    None,
-    "Spread of the clients' teachers, several times; 0.5, 0.1, 0.06 and 0.02 unless given.",
-    show_default=False,
-    panel=PANEL,
-)
-SIGMA = option(1.5, "Standard deviation of the labels' noise.", panel=PANEL)
-CLIENTS = option(100, "Clients in a federation.", panel=PANEL)
-EXAMPLES = option(2000, "Training examples of a client.", panel=PANEL)
-TESTS = option(1000, "Test examples of a client.", panel=PANEL)
-FEATURES = option(20, "Features of an example.", panel=PANEL)
-WIDTH = option(1.0, "Features are uniform from −width to width.", panel=PANEL)
 ALPHA = option(None, "Where to look, several times; 0, 0.1, …, 1 unless given.", show_default=False)
 
 
+def teachers(
+    rho: list[float] | None = of_teachers(
+        None,
+        "Spread of the clients' teachers, several times; 0.5, 0.1, 0.06 and 0.02 unless given.",
+        show_default=False,
+    ),
+    sigma: float = of_teachers(1.5, "Standard deviation of the labels' noise."),
+    clients: int = of_teachers(100, "Clients in a federation."),
+    examples: int = of_teachers(2000, "Training examples of a client."),
+    tests: int = of_teachers(1000, "Test examples of a client."),
+    features: int = of_teachers(20, "Features of an example."),
+    width: float = of_teachers(1.0, "Features are uniform from −width to width."),
+) -> list[Any]:
+    """The settings of a federation's teachers, one for each ρ."""
+    sizes = {"clients": clients, "examples": examples, "tests": tests, "features": features}
+    setting = studies.linear_teacher.Teachers(0.0, sigma=sigma, width=width, **sizes)
+    return studies.theory.with_rhos(setting, rho or studies.theory.RHOS)
+
+
 @with_settings("seed")
+@with_argument(teachers)
 def theory(
     config: Config,
+    *,
     draws: int = option(60, "Federations to draw."),
     trained: int = option(1, "Of these, how many are also trained by glocal's own methods."),
     alpha: list[float] | None = ALPHA,
-    rho: list[float] | None = RHO,
-    sigma: float = SIGMA,
-    clients: int = CLIENTS,
-    examples: int = EXAMPLES,
-    tests: int = TESTS,
-    features: int = FEATURES,
-    width: float = WIDTH,
+    teachers: list[Any],
     json: Path | None = JSON,
     picture: Path | None = PICTURE,
 ) -> None:
@@ -54,35 +59,21 @@ def theory(
 
       glocal study theory --rho 0.1 --examples 100 --draws 200
     """
-    teachers = partial(studies.linear_teacher.Teachers, sigma=sigma, clients=clients, tests=tests)
-    setting = teachers(0.0, examples=examples, features=features, width=width)
-    settings = studies.theory.with_rhos(setting, rho or studies.theory.RHOS)
-    with reporter(None) as progress:
-        result = studies.theory.alpha_mixture(
-            settings,
-            draws=draws,
-            trained=trained,
-            grid=alpha or studies.curves.GRID,
-            seed=config.seed,
-            report=progress,
-        )
+    study = partial(studies.theory.alpha_mixture, teachers, draws=draws, trained=trained)
+    result = _found(study, alpha, config)
     show, draw = report.theory.show_theory, report.theory.draw_theory
     deliver(result, json, partial(show, result), picture, partial(draw, result))
 
 
 @with_settings("seed")
+@with_argument(teachers)
 def bias_variance(
     config: Config,
+    *,
     draws: int = option(60, "Federations to draw: teachers and inputs."),
     noises: int = option(10, "How often the labels' noise of each is drawn."),
     alpha: list[float] | None = ALPHA,
-    rho: list[float] | None = RHO,
-    sigma: float = SIGMA,
-    clients: int = CLIENTS,
-    examples: int = EXAMPLES,
-    tests: int = TESTS,
-    features: int = FEATURES,
-    width: float = WIDTH,
+    teachers: list[Any],
     json: Path | None = JSON,
     picture: Path | None = PICTURE,
 ) -> None:
@@ -94,17 +85,15 @@ def bias_variance(
     Example:
       glocal study bias-variance --picture bias-variance.png
     """
-    teachers = partial(studies.linear_teacher.Teachers, sigma=sigma, clients=clients, tests=tests)
-    setting = teachers(0.0, examples=examples, features=features, width=width)
-    settings = studies.theory.with_rhos(setting, rho or studies.theory.RHOS)
-    with reporter(None) as progress:
-        result = studies.theory.bias_variance(
-            settings,
-            draws=draws,
-            noises=noises,
-            grid=alpha or studies.curves.GRID,
-            seed=config.seed,
-            report=progress,
-        )
+    study = partial(studies.theory.bias_variance, teachers, draws=draws, noises=noises)
+    result = _found(study, alpha, config)
     show, draw = report.theory.show_bias_variance, report.theory.draw_bias_variance
     deliver(result, json, partial(show, result), picture, partial(draw, result))
+
+
+def _found(
+    study: Callable[..., dict[str, Any]], alpha: list[float] | None, config: Config
+) -> dict[str, Any]:
+    """What a study finds along α."""
+    with reporter(None) as progress:
+        return study(grid=alpha or studies.curves.GRID, seed=config.seed, report=progress)
