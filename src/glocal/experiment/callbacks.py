@@ -23,3 +23,7 @@ class Callbacks:
     """Called with a method's name and each line of its history, again where a run is resumed."""
     on_round: Callable[[Progress], None] = lambda progress: None
     """Called with where the training stands after each round."""
+
+
+NOBODY = Callbacks()
+"""Nobody is told."""

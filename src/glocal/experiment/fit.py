@@ -22,6 +22,7 @@ from glocal.experiment.advice import add_advice
 from glocal.experiment.best_alone import left_out_in_words, unavailable
 from glocal.experiment.best_runner import AloneRepeats, BestAlone, fits
 from glocal.experiment.budget import check_budget, equal
+from glocal.experiment.callbacks import NOBODY, Callbacks, Line
 from glocal.experiment.choice import CHOICE, choice
 from glocal.experiment.config import (
     COMPARE_DEFAULTS,
@@ -35,8 +36,6 @@ from glocal.experiment.goal import reached, recording
 from glocal.experiment.repeat import Repeat
 from glocal.experiment.run import Comparison, Run, assembled
 from glocal.experiment.runner import (
-    Callbacks,
-    Line,
     Runner,
     memory_needed,
     run_seeds,
@@ -56,7 +55,7 @@ def train_all(
     methods: Iterable[MethodLike] | Mapping[str, MethodLike],
     config: Config,
     fed: Federation,
-    callbacks: Callbacks | None = None,
+    callbacks: Callbacks = NOBODY,
     *,
     baseline: Iterable[Repeat] = (),
     checkpoints: Mapping[str, CheckpointPolicy] | None = None,
@@ -67,7 +66,7 @@ def train_all(
     has it; ``baseline`` is that of all repeats, if it is known from an earlier run; training is
     resumed from each method's ``checkpoints``.
     """
-    callbacks, checkpoints = callbacks or Callbacks(), checkpoints or {}
+    checkpoints = checkpoints or {}
     by_name = _by_name(methods)
     runners = {name: runner_of(name, method) for name, method in by_name.items()}
     first = setups.make(config, fed, 0)

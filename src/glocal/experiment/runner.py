@@ -14,7 +14,7 @@ from glocal.experiment import setup as setups
 from glocal.experiment import tuning
 from glocal.experiment.baseline import known_by
 from glocal.experiment.best_runner import BestAlone
-from glocal.experiment.callbacks import Callbacks, Line
+from glocal.experiment.callbacks import NOBODY, Callbacks, Line
 from glocal.experiment.config import Config
 from glocal.experiment.federated_runner import Federated
 from glocal.experiment.local_runner import LocalOnly
@@ -91,18 +91,18 @@ def set_against(config: Config, runners: Mapping[str, Runner]) -> dict[str, Loca
 def run_seed(
     runner: Runner,
     setup: Setup,
-    callbacks: Callbacks | None = None,
+    callbacks: Callbacks = NOBODY,
     checkpoints: CheckpointPolicy | None = None,
 ) -> Repeat:
     """One repeat of a method, resumed where there are checkpoints of it."""
     with setup.threads():
-        return runner.run(setup, callbacks or Callbacks(), checkpoints)
+        return runner.run(setup, callbacks, checkpoints)
 
 
 def run_seeds(
     runner: AnyRunner,
     setups: Sequence[Setup],
-    callbacks: Callbacks | None = None,
+    callbacks: Callbacks = NOBODY,
     checkpoints: CheckpointPolicy | None = None,
     *,
     lanes: int | None = None,
@@ -112,7 +112,7 @@ def run_seeds(
     ``lanes`` trainings go side by side (by default as many as fit into memory), the others after
     them, in groups; those that were begun before, grouped as they were.
     """
-    callbacks, by_repeat = callbacks or Callbacks(), {setup.repeat: setup for setup in setups}
+    by_repeat = {setup.repeat: setup for setup in setups}
     results: list[Repeat] = []
     if not isinstance(runner, Federated):
         lanes = len(setups)

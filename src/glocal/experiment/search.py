@@ -24,7 +24,7 @@ from glocal.data.federation import Federation
 from glocal.evaluation.measures import has_no_value, of_task
 from glocal.experiment import memory_estimate as limits
 from glocal.experiment import setup as setups
-from glocal.experiment.callbacks import Callbacks
+from glocal.experiment.callbacks import NOBODY, Callbacks
 from glocal.experiment.config import Config
 from glocal.experiment.federated_runner import Federated
 from glocal.experiment.runner import memory_needed, runner_of
@@ -141,7 +141,7 @@ def search(
     fed: Federation,
     *,
     most: int | None = None,
-    callbacks: Callbacks | None = None,
+    callbacks: Callbacks = NOBODY,
     checkpoints: CheckpointPolicy | None = None,
 ) -> Tuned:
     """Choose a method's settings on validation data.
@@ -164,7 +164,7 @@ def search(
         before = sum(trial.rounds for trial in alive)
         for number, group in enumerate(groups):
             name = f"{number + 1}-step-{step + 1}"
-            gradients += group.train(alive, until, callbacks or Callbacks(), checkpoints, name)
+            gradients += group.train(alive, until, callbacks, checkpoints, name)
         rounds += sum(trial.rounds for trial in alive) - before
         if not any(group.valued for group in groups) and any(
             t.validation is not None for t in alive
