@@ -49,8 +49,8 @@ def test_help_shows_every_bracket() -> None:
 
 
 def test_all_commands_are_seen() -> None:
-    assert len(list(commands_with("--json"))) == 21
-    assert len(list(commands_with("--picture"))) == 12
+    assert len(list(commands_with("--json"))) == 23
+    assert len(list(commands_with("--picture"))) == 14
 
 
 @pytest.mark.parametrize(
