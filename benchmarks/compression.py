@@ -40,6 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
         "model": "mlp(200)",
         "rounds": 100,
         "sampled": 10,
+        "tried": {"low-rank": ["low-rank(12{})", "low-rank(4{})", "low-rank(2{})"]},
     },
 }
 
@@ -74,10 +75,10 @@ def difference(a: Trained, b: Trained) -> str:
     return f"{statistics.fmean(each):+6.2f} ± {error:.2f}"
 
 
-def measured(case: str, repeats: int, device: str) -> list[str]:
-    """A line for each setting."""
+def measured(case: str, repeats: int, device: str, kinds: list[str]) -> list[str]:
+    """A line for each setting of these kinds."""
     given = {**CASES[case], "repeats": repeats, "device": device}
-    (name, clients), base = given.pop("data"), given.pop("base")
+    (name, clients), base, own = given.pop("data"), given.pop("base"), given.pop("tried", {})
     fed = glocal.load(name, clients=clients, partition="dirichlet(0.3)", seed=0)
     plain = Trained.of(base, fed, given)
     lines = [
@@ -88,7 +89,7 @@ def measured(case: str, repeats: int, device: str) -> list[str]:
         f"  {'plain':34} {plain.bytes_up / 1e6:8.2f} {'1.0':>6}  "
         f"{percent(plain.validation)} {percent(plain.test)}",
     ]
-    for specs in TRIED.values():
+    for specs in ((TRIED | own)[kind] for kind in kinds):
         pairs = []
         for spec in specs:
             kept = Trained.of(f"{base}+{spec.format('')}", fed, given)
@@ -118,10 +119,11 @@ def main() -> None:
     asked.add_argument("case", nargs="?", default="digits", choices=sorted(CASES))
     asked.add_argument("--repeats", type=int, default=5)
     asked.add_argument("--device", default="cpu")
+    asked.add_argument("--kinds", nargs="+", default=list(TRIED), choices=list(TRIED))
     asked.add_argument("--keep", action="store_true")
     given = asked.parse_args()
     began = time.perf_counter()
-    lines = measured(given.case, given.repeats, given.device)
+    lines = measured(given.case, given.repeats, given.device, given.kinds)
     took = time.perf_counter() - began
     where = f"{platform.machine()}, torch {torch.__version__}, {given.device}, {took:.0f} s"
     text = "\n".join([*lines, where]) + "\n"
