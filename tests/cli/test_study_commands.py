@@ -97,6 +97,15 @@ def test_json_to_stdout_is_nothing_but_json_and_repeats_itself(glocal: Command) 
     assert json.loads(first)["mixtures"][0]["grid"] == [0, 1]
 
 
+def test_a_learnt_split_is_shown_between_its_ends(glocal: Command) -> None:
+    words = ["learned-split", "fedavg", *QUICK, *ALONE, "--repeats", "1", "--passes", "1"]
+    code, out, _ = glocal(*words, "--json", "found.json")
+    assert code == 0
+    assert all(word in out for word in ("everything", "learnt", "nothing", "layers.0"))
+    (found,) = json.loads(Path("found.json").read_text())["learned_splits"]
+    assert found["learnt"][0]["trained"] == 4  # all splits of two layers
+
+
 def test_one_repeat_has_no_interval(glocal: Command) -> None:
     words = ["interpolate", "--alpha", "0.5", *QUICK, *LOCAL, "--repeats", "1"]
     code, out, _ = glocal(*words, "--picture", "p.png")
@@ -116,6 +125,8 @@ def test_one_repeat_has_no_interval(glocal: Command) -> None:
         (["interpolate", "--together", "ditto", *QUICK, *LOCAL], "a model for each client"),
         (["split", "--side", "top"], "input or the output"),
         (["split", "fedavg(shared=last(1))"], "leave shared out"),
+        (["learned-split", "fedavg(shared=last(1))"], "leave shared out"),
+        (["learned-split", "fedavg", "--passes", "0", *QUICK], "passes must be"),
         (["landscape", "--points", "layers"], "clients or seeds"),
         (["landscape", "--size", "0"], "size must be"),
         (["noise", "fedavgg"], "did you mean 'fedavg'"),

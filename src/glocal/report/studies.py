@@ -84,6 +84,30 @@ def show_split(results: Sequence[Result]) -> None:
     show_table(head, rows, alone, spread(results[0]), left=2)
 
 
+def show_learned_split(results: Sequence[Result]) -> None:
+    """Print the learnt split between its ends, and how often each layer's gate was open."""
+    rows = [
+        [
+            result["method"],
+            split["shared"],
+            with_half(split["mean"]),
+            with_half(split["worst10"]),
+            *(str(split[k]) for k in ("better_off", "worse_off", "same", "undecided")),
+            short(split["params_up"]),
+        ]
+        for result in results
+        for split in result["splits"]
+    ]
+    head = ["method", "shared", "mean %", "worst 10 %"]
+    head += ["better off", "worse off", "same", "undecided", "sent up"]
+    alone = f"Each client alone: {with_half(results[0]['alone'])} %."
+    show_table(head, rows, alone, spread(results[0]), left=2)
+    for result in results:
+        of = f" of {result['repeats']} repeats" if result["repeats"] > 1 else ""
+        gates = ", ".join(f"{layer} {times}{of}" for layer, times in result["layers"].items())
+        paragraphs(f"{result['method']}, layers shared by what was learnt: {gates}.")
+
+
 def draw_split(results: Sequence[Result], path: Path) -> None:
     """Draw accuracy, and who is better or worse off, against the share that is local."""
     figure = new_figure(9.5, 4.2)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         decisions,
         fairness,
         landscape,
+        learned_split,
         linear_teacher,
         newcomer,
         noise,

@@ -55,6 +55,29 @@ def split(
     deliver({"splits": results}, json, partial(show, results), picture, partial(draw, results))
 
 
+@app.command("learned-split")
+@with_settings(*SETTINGS, "repeats", "baseline", rounds=20, repeats=3)
+def learned_split(
+    config: Config,
+    methods: list[str] | None = METHODS,
+    passes: int = option(2, "How often every gate is tried, at most."),
+    json: Path | None = JSON,
+) -> None:
+    """Which layers should be shared? A gate for each, opened or closed on validation data.
+
+    METHODs are bases whose shared layers are learnt; fedavg and lg-fedavg unless given.
+
+    Example:
+      glocal study learned-split fedavg --model 'mlp(64,64)' --partition 'classes(3)'
+    """
+    specs = studies.repeats.unique_specs(methods or ["fedavg", "lg-fedavg"])
+    for spec in specs:
+        studies.split_sweep.with_shared(spec, "everything")
+    results = _each(studies.learned_split.learned_split, specs, config, passes=passes)
+    show = partial(report.studies.show_learned_split, results)
+    deliver({"learned_splits": results}, json, show)
+
+
 @app.command()
 @with_settings(*SETTINGS, "repeats", "jobs", "metric", "same", rounds=20, repeats=3, jobs=0)
 def placebo(
