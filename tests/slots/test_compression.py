@@ -111,8 +111,7 @@ def test_top_k_of_everything_is_the_plain_method_to_the_bit(spec: str, engine: s
     "spec",
     [
         "fedavg+top-k(0.2)",
-        "mtl+top-k(0.2,feedback=false)",
-        "ditto+quantised(4)",
+        "fedavg+quantised(4)",
         "fedper+low-rank(1)",
         "scaffold+quantised(3,rounding=nearest)",
     ],
@@ -209,6 +208,8 @@ def test_an_own_compressor_by_object_and_by_name(
 def test_combinations_that_make_no_sense(spec: str, why: str) -> None:
     with pytest.raises(GlocalError, match=why):
         resolve(spec)
+    resolve("mtl+top-k(feedback=false)")
+    resolve("fedavg+top-k+dp(where=central)")
 
 
 def test_bytes_are_shown_where_they_are_not_four_for_each_number(
