@@ -30,7 +30,8 @@ from glocal.core import rng, tree
 from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
 from glocal.experiment.runner import runner_of
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 
 MODEL, METHOD = "mlp(512, 256, 256, 128)", "ditto(lr=0.05, epochs=1)"
 EXAMPLES, FEATURES, CLASSES = 20, 784, 10

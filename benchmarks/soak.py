@@ -24,7 +24,7 @@ from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
 from glocal.experiment.runner import Callbacks, run_seed, runner_of
 from glocal.training.checkpoint import CheckpointPolicy
-from glocal.training.loop import Progress
+from glocal.training.run_state import Progress
 
 METHODS = ("fedavg", "ditto", "scaffold")
 ENGINES = ("vectorised", "sequential")

@@ -45,7 +45,8 @@ from glocal.nn import models
 from glocal.nn.task import Task
 from glocal.slots.method import as_plan
 from glocal.training.client_state.store import ClientStore
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed
 
 RESNET = "resnet10(width={},activation=silu,spectral=true)"

@@ -19,7 +19,8 @@ from glocal.methods import resolve
 from glocal.nn.task import Task
 from glocal.slots.method import as_plan
 from glocal.testing import ragged
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fraction
 
 ENGINES: list[Engine] = [Sequential(), Vectorised()]

@@ -22,7 +22,7 @@ from glocal.experiment.adaptation_report import Adapted
 from glocal.experiment.best_alone import Alone, best_of, fit_all
 from glocal.experiment.choice import choose
 from glocal.experiment.classifiers import best_fit
-from glocal.experiment.config import from_arguments
+from glocal.experiment.config_reading import from_arguments
 from glocal.experiment.early_stopping import Best
 from glocal.experiment.families import Examples, Family, Fitted
 from glocal.report.comparison import show_clients, show_comparison
@@ -191,8 +191,8 @@ def test_the_last_epoch_within_an_error_of_the_best_is_kept() -> None:
 def test_the_rate_of_the_lowest_error_is_chosen() -> None:
     from glocal.evaluation.communication import Traffic
     from glocal.training.client_state.store import ClientStore
-    from glocal.training.loop import Progress
     from glocal.training.resumed import RoundsEnd
+    from glocal.training.run_state import Progress
 
     def end(*errors: float) -> RoundsEnd:
         lines = [

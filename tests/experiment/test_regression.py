@@ -15,7 +15,7 @@ from glocal.data.federation import Federation
 from glocal.evaluation.measures import named
 from glocal.experiment import setup
 from glocal.experiment.best_alone import fit_all
-from glocal.experiment.config import from_arguments
+from glocal.experiment.config_reading import from_arguments
 from glocal.experiment.setup import Setup
 from glocal.prediction.exporting import Outputs
 

@@ -24,8 +24,9 @@ from glocal.testing import ragged
 from glocal.testing.trees import assert_same
 from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.client_state.store import ClientStore
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
 from glocal.training.resumed import RoundsEnd
+from glocal.training.run_state import Progress
 
 GIVEN: dict[str, Any] = {
     "model": "mlp(7)",

@@ -20,7 +20,8 @@ from glocal.methods import resolve
 from glocal.nn.task import Task
 from glocal.slots.method import Method, Plan, as_plan
 from glocal.testing import ragged
-from glocal.training.loop import COHORT, WORK, Progress, Training
+from glocal.training.loop import COHORT, WORK, Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed, Sampler
 from toys import seeded
 

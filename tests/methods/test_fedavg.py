@@ -19,7 +19,8 @@ from glocal.nn import optim
 from glocal.nn.task import Task
 from glocal.slots.method import Method, as_plan
 from glocal.testing import ragged
-from glocal.training.loop import WORK, Progress, Training
+from glocal.training.loop import WORK, Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed, Fraction
 from toys import seeded
 

@@ -21,7 +21,8 @@ from glocal.nn import server_optim as fedopt
 from glocal.nn.task import Task
 from glocal.slots.method import Method, as_plan
 from glocal.testing import check_method, ragged
-from glocal.training.loop import COHORT, WORK, Progress, Training
+from glocal.training.loop import COHORT, WORK, Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed
 from toys import seeded
 

@@ -37,7 +37,7 @@ from glocal.slots.method import Plan
 from glocal.slots.server_half import whole_model
 from glocal.slots.weighting import by_update_norm
 from glocal.testing import check_method
-from glocal.training.loop import Progress
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)

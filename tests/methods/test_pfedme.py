@@ -29,7 +29,8 @@ from glocal.core.errors import GlocalError
 from glocal.engines import Engine
 from glocal.methods import resolve
 from glocal.testing import check_method
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)

@@ -10,7 +10,8 @@ import pytest
 from glocal.core import validation as fields
 from glocal.core.errors import GlocalError
 from glocal.core.own_code import load_own
-from glocal.experiment.config import Config, from_mapping, plain_kinds
+from glocal.experiment.config import Config, plain_kinds
+from glocal.experiment.config_reading import from_mapping
 from glocal.experiment.setup import augmentation
 from glocal.runs.settings import read
 

@@ -25,7 +25,8 @@ from glocal.slots.method import Method, as_plan
 from glocal.slots.privacy import Privacy, clipped, dp, gaussian, noisy, norm
 from glocal.slots.weighting import Setting
 from glocal.testing import check_method, ragged
-from glocal.training.loop import COHORT, Progress, Training
+from glocal.training.loop import COHORT, Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Among, Fixed, Fraction, Poisson, Sampler
 
 

@@ -31,7 +31,8 @@ from glocal.studies.decisions import (
     watch,
     weighted,
 )
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 
 K = 5
 UNUSED = "local(lr=0.1, max_epochs=1)"

@@ -25,7 +25,8 @@ from glocal.slots.server_half import whole_model
 from glocal.testing import ragged
 from glocal.training import attacks
 from glocal.training.attacks import ATTACKS, Adversary, Attack, Known, parse, with_share, z_max
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fraction, Sampler
 
 ROBUST = ["median", "trimmed-mean(share=0.2)", "krum", "multi-krum", "geometric-median"]

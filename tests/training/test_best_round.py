@@ -22,7 +22,8 @@ from glocal.testing import ragged
 from glocal.testing.trees import assert_same
 from glocal.training import evaluated_rounds
 from glocal.training.checkpoint import CheckpointPolicy
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 
 GIVEN: dict[str, Any] = {
     "model": "mlp(7)",

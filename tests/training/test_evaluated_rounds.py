@@ -19,7 +19,8 @@ from glocal.slots.method import as_plan
 from glocal.testing import ragged
 from glocal.testing.trees import assert_same
 from glocal.training.evaluated_rounds import some_rows
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fraction
 
 

@@ -15,7 +15,8 @@ from glocal.methods import resolve
 from glocal.nn.task import Task
 from glocal.slots.method import Method, Plan, Stage, as_plan
 from glocal.testing import ragged
-from glocal.training.loop import COHORT, Progress, Training
+from glocal.training.loop import COHORT, Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
 
 ENGINES: list[Engine] = [Sequential(), Vectorised()]

@@ -26,8 +26,9 @@ from glocal.testing.trees import assert_same
 from glocal.training import attacks
 from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.checkpoint_files import CheckpointFiles
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
 from glocal.training.resumed import run_rounds
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed, Fraction, Poisson
 from glocal.training.side_by_side import LaneGroup, can_be_merged
 

@@ -33,7 +33,7 @@ from glocal.training.client_state import placement as storage
 from glocal.training.client_state.disk import DiskRows
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstStates
-from glocal.training.loop import Progress
+from glocal.training.run_state import Progress
 
 PLACES = ("device", "host", "disk")
 

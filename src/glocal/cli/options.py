@@ -14,7 +14,8 @@ import click
 import typer
 
 from glocal.core.errors import GlocalError, shown
-from glocal.experiment.config import COMPARE_DEFAULTS, Config, from_mapping, plain_kinds
+from glocal.experiment.config import COMPARE_DEFAULTS, Config, plain_kinds
+from glocal.experiment.config_reading import from_mapping
 
 LONGEST_NAME = 240
 

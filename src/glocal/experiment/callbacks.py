@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glocal.core.progress import Report, silent
-from glocal.training.loop import Progress
+from glocal.training.run_state import Progress
 
 Line = dict[str, Any]
 """A round of a method's history."""

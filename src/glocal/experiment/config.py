@@ -7,14 +7,14 @@ fields of :class:`Config`. A new setting is a field here and the line that uses 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from glocal.core import validation
-from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.errors import GlocalError, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -364,36 +364,3 @@ def plain_kinds() -> dict[str, Any]:
 def of_group(*groups: str) -> list[dataclasses.Field[Any]]:
     """The fields of some groups, in order."""
     return [each for each in dataclasses.fields(Config) if each.metadata["group"] in groups]
-
-
-def from_mapping(values: Mapping[str, Any]) -> Config:
-    """A configuration from names and values as text gives them; an unknown name is an error."""
-    check_known(values, [*plain_kinds(), "method"])
-    given = _tuples(values)
-    for name, value in given.items():
-        validation.check(name, value, plain_kinds()[name])
-    return Config(**given)
-
-
-def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-
-
-def from_arguments(settings: Mapping[str, Any]) -> Config:
-    """A configuration for a federation that is there already, from a call's keyword arguments."""
-    of_data = [each.name for each in of_group("Data")]
-    for name in settings:
-        if name in of_data:
-            raise GlocalError(
-                f"{name} says how data is loaded, and here it is: give it to glocal.load, or leave "
-                "the federation out."
-            )
-    check_known(settings, [each.name for each in of_group(*GROUPS[1:])])
-    return Config(**_tuples(settings))
-
-
-def check_known(given: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse the name of a setting that there is not."""
-    for name in given:
-        if name not in known:
-            raise unknown("setting", name, known)

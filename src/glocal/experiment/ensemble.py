@@ -28,7 +28,8 @@ from glocal.engines.base import Engine
 from glocal.evaluation import metrics, paired_test
 from glocal.evaluation.evaluate import CHUNK_BYTES
 from glocal.nn.task import Task
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 
 if TYPE_CHECKING:
     from glocal.experiment.repeat import Trained

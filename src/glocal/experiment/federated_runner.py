@@ -39,8 +39,9 @@ from glocal.slots.server_half import whole_model
 from glocal.training.best_round import at_best
 from glocal.training.checkpoint import CheckpointPolicy, CheckpointWriter
 from glocal.training.client_state.placement import Storage
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
 from glocal.training.resumed import RoundsEnd, run_rounds
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
 from glocal.training.side_by_side import LaneGroup
 

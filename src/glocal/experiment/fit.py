@@ -24,14 +24,8 @@ from glocal.experiment.best_runner import AloneRepeats, BestAlone, fits
 from glocal.experiment.budget import check_budget, equal
 from glocal.experiment.callbacks import NOBODY, Callbacks, Line
 from glocal.experiment.choice import CHOICE, choice
-from glocal.experiment.config import (
-    COMPARE_DEFAULTS,
-    DEFAULT_COMPARISON,
-    GROUPS,
-    Config,
-    from_arguments,
-    of_group,
-)
+from glocal.experiment.config import COMPARE_DEFAULTS, DEFAULT_COMPARISON, GROUPS, Config, of_group
+from glocal.experiment.config_reading import from_arguments
 from glocal.experiment.goal import reached, recording
 from glocal.experiment.repeat import Repeat
 from glocal.experiment.run import Comparison, Run, assembled

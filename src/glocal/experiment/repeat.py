@@ -23,7 +23,8 @@ from glocal.experiment.synthetic import Made
 from glocal.training import poisoning as poison
 from glocal.training.client_state.offload import check_fits
 from glocal.training.client_state.store import ClientStore
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,9 @@ from glocal.experiment.setup import Setup
 from glocal.methods.specs import resolve, with_setting
 from glocal.slots.method import as_plan
 from glocal.training.checkpoint import CheckpointPolicy
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
 from glocal.training.resumed import RoundsEnd, run_rounds
+from glocal.training.run_state import Progress
 from glocal.training.side_by_side import LaneGroup
 
 KEPT = 3

@@ -17,7 +17,8 @@ from glocal.data.federation import Federation
 from glocal.evaluation import synthetic_data
 from glocal.experiment import contact_sheet as sheet
 from glocal.nn.task import Task
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 
 MADE = -3
 """Child of the seed's key for what is drawn at the end (trainings use those from 0 up)."""

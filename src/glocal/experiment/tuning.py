@@ -25,8 +25,9 @@ from glocal.methods.specs import leaves_rate_open
 from glocal.slots.method import Method, Plan
 from glocal.training.best_round import rank
 from glocal.training.checkpoint import CheckpointWriter
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
 from glocal.training.resumed import RoundsEnd, run_rounds
+from glocal.training.run_state import Progress
 from glocal.training.side_by_side import LaneGroup
 
 RATES = (1 / 3, 1.0, 3.0)

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from glocal.core.errors import GlocalError, shown
-from glocal.experiment.config import Config, from_mapping
+from glocal.experiment.config import Config
+from glocal.experiment.config_reading import from_mapping
 from glocal.runs.settings import FACTS, check_types, toml
 
 OTHER = ("methods", "method", "against", "choose", "goal", "sweep", "trials", "settings", "folders")

@@ -14,7 +14,8 @@ from glocal.core.progress import print_note, reporter
 from glocal.data.federation import Federation
 from glocal.data.schema import needs_classes
 from glocal.experiment import result_files
-from glocal.experiment.config import Config, from_mapping
+from glocal.experiment.config import Config
+from glocal.experiment.config_reading import from_mapping
 from glocal.experiment.fit import concluded, train_all
 from glocal.experiment.goal import recording
 from glocal.experiment.run import Run

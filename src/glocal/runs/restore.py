@@ -30,7 +30,8 @@ from glocal.experiment.runner import Federated, Runner, runner_of
 from glocal.experiment.setup import Setup
 from glocal.runs.folder import COMPARISON, unfinished
 from glocal.runs.settings import read as read_settings
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 
 FILES = ("result.json", "metrics.jsonl", "final.safetensors", "clients.safetensors")
 

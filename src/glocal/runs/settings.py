@@ -15,7 +15,8 @@ from typing import Any
 
 from glocal.core import validation
 from glocal.core.errors import GlocalError, shown
-from glocal.experiment.config import Config, from_mapping, plain_kinds
+from glocal.experiment.config import Config, plain_kinds
+from glocal.experiment.config_reading import from_mapping
 
 FACTS = ("chosen", "hyperparameters", "federation", "versions")
 

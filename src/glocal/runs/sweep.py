@@ -22,7 +22,8 @@ from glocal.core.errors import ClientError, GlocalError, Interrupted, shown
 from glocal.core.progress import notes_once, print_note, reporter
 from glocal.data.federation import Federation
 from glocal.experiment import result_files
-from glocal.experiment.config import Config, from_arguments, from_mapping, of_group, plain_kinds
+from glocal.experiment.config import Config, of_group, plain_kinds
+from glocal.experiment.config_reading import from_arguments, from_mapping
 from glocal.experiment.fit import concluded, train_all
 from glocal.experiment.run import Run
 from glocal.experiment.runner import Callbacks

@@ -20,7 +20,8 @@ from glocal.core.spec import parse_call, split_plus
 from glocal.data.federation import Federation
 from glocal.experiment import result_files
 from glocal.experiment.callbacks import Callbacks
-from glocal.experiment.config import Config, from_arguments, from_mapping
+from glocal.experiment.config import Config
+from glocal.experiment.config_reading import from_arguments, from_mapping
 from glocal.experiment.search import Tuned, candidates, search
 from glocal.runs import folder as run_folder
 from glocal.runs import same_data

@@ -41,7 +41,8 @@ from glocal.methods.support.loss_responses import TRANSFORMS, responses, transfo
 from glocal.methods.support.simplex import lowest
 from glocal.slots.weighting import losses
 from glocal.studies.repeats import about, all_ids, interval, unique_specs
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fraction
 
 

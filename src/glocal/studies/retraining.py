@@ -30,7 +30,8 @@ from glocal.evaluation.intervals import nan_mean, paired
 from glocal.evaluation.summary import Table, client_table
 from glocal.evaluation.trials import Trial, pool_is_valid
 from glocal.experiment.repeat import Trained
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Among, Fixed
 
 

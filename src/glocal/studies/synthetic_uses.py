@@ -35,7 +35,8 @@ from glocal.experiment.repeat import Trained, evaluate_trained
 from glocal.experiment.setup import Setup, measured
 from glocal.methods.local import LocalTraining
 from glocal.studies.retraining import changed
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 
 START = -4
 """Child of the seed's key for the model that a warm start begins at."""

@@ -43,7 +43,8 @@ from glocal.testing.watched import (
 )
 from glocal.training.checkpoint import packed, unpacked
 from glocal.training.checkpoint_files import CheckpointFiles
-from glocal.training.loop import COHORT, Progress, Training
+from glocal.training.loop import COHORT, Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed, Sampler
 
 SIZES = (5, 9, 14, 23, 41, 12)

@@ -11,7 +11,7 @@ from glocal.core.types import Tree, Uplink
 from glocal.engines import CohortRound, Engine
 from glocal.slots.method import Method
 from glocal.testing.trees import assert_same, assert_structure, clone, same_bits, structure
-from glocal.training.loop import Progress
+from glocal.training.run_state import Progress
 
 
 @dataclass(frozen=True)

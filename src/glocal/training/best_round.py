@@ -20,7 +20,8 @@ from glocal.core.types import Tree
 from glocal.evaluation.measures import Measure, of_task
 
 if TYPE_CHECKING:
-    from glocal.training.loop import Progress, Training
+    from glocal.training.loop import Training
+    from glocal.training.run_state import Progress
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Checkpoints: the rounds of a method and the epochs of the local baseline, to resume from.
 
 Everything that a training is made of between two rounds is its
-:class:`~glocal.training.loop.Progress` (the server's state with its optimiser, weighting, memory
-and privacy count, all clients' states, what was communicated, the history); all that is drawn is
-drawn from the seed, the round and the client. So a checkpoint is a Progress, and what comes after
-the last round (evaluation, adaptation) is done again.
+:class:`~glocal.training.run_state.Progress` (the server's state with its optimiser, weighting,
+memory and privacy count, all clients' states, what was communicated, the history); all that is
+drawn is drawn from the seed, the round and the client. So a checkpoint is a Progress, and what
+comes after the last round (evaluation, adaptation) is done again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from glocal.evaluation.communication import Traffic
 from glocal.training.best_round import packed_best, unpacked_best
 from glocal.training.checkpoint_files import Checkpoint, CheckpointFiles
 from glocal.training.client_state.store import ClientStore
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 
 FORMAT = 2
 

@@ -32,7 +32,8 @@ from glocal.slots.client import Local
 from glocal.slots.server_half import whole_model
 
 if TYPE_CHECKING:
-    from glocal.training.loop import Progress, Training
+    from glocal.training.loop import Training
+    from glocal.training.run_state import Progress
 
 POINTS = 20
 """About so many rounds are evaluated by default."""

@@ -1,8 +1,4 @@
-"""The rounds: broadcast, train the cohort, reduce.
-
-Everything that a run is made of between two rounds is in :class:`Progress`, so that a run can be
-saved as a checkpoint and resumed.
-"""
+"""The rounds: broadcast, train the cohort, reduce."""
 
 from __future__ import annotations
 
@@ -38,6 +34,7 @@ from glocal.training.attacks import Adversary
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstStates
 from glocal.training.divergence import check_policy, screen
+from glocal.training.run_state import Decision, Progress
 from glocal.training.sampling import Sampler
 
 COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN = range(6)
@@ -45,36 +42,6 @@ COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN = range(6)
 
 RoundSteps = Generator[CohortRound, tuple[Uplink, Tree], None]
 """A round that asks for its cohort to be trained, and is sent what the clients sent and kept."""
-
-
-@dataclass(frozen=True)
-class Decision:
-    """How a round's clients were weighed."""
-
-    ids: Tensor
-    weights: Tensor
-    """What each counted for in the aggregation."""
-    loss: Tensor | None
-    """The received model's loss at each, where the weighting asked for it."""
-    standing: Tensor | None
-    """What each would have counted for before its loss was seen, where the weighting says so."""
-
-
-@dataclass
-class Progress:
-    """Where a run stands after ``round`` rounds."""
-
-    server: Tree
-    clients: ClientStore
-    traffic: Traffic
-    stage: int = 0
-    stage_began: int = 0
-    round: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
-    decision: Decision | None = None
-    """Of the last round, for whoever looks on; nothing depends on it."""
-    best: best_round.BestRound | None = None
-    """Of a training that may end early."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from glocal.core.errors import ClientError
 from glocal.training.checkpoint import CheckpointWriter, packed_lanes, reclaim, unpacked_lanes
-from glocal.training.loop import Progress
+from glocal.training.run_state import Progress
 from glocal.training.side_by_side import LaneGroup
 
 

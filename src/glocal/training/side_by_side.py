@@ -19,7 +19,8 @@ from glocal.engines import Sequential, Vectorised
 from glocal.engines.base import CohortRound
 from glocal.engines.lanes import SideBySide
 from glocal.nn.task import SeveralTrainingsError, Task
-from glocal.training.loop import Progress, RoundSteps, Training, finish
+from glocal.training.loop import RoundSteps, Training, finish
+from glocal.training.run_state import Progress
 
 
 def can_be_merged(trainings: Sequence[Training]) -> bool:

@@ -28,7 +28,8 @@ from glocal.slots.client import Local, Phase, Step
 from glocal.slots.method import Plan, Stage
 from glocal.slots.sharing import size_by_part
 from glocal.training.client_state.store import ClientStore
-from glocal.training.loop import Progress, Training
+from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 from glocal.training.sampling import Among, Fraction
 
 OWN = 0x0E11
