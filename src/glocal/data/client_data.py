@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from glocal.core.target import Target
+from glocal.core.types import Batch
 from glocal.core.validation import integer
 from glocal.data.group_split import split_groups
 from glocal.data.preprocessing.fitted import Preprocessing
@@ -63,6 +64,18 @@ class Federation(ClientRows):
         """What labels are, and their unit."""
         return self.targets[0]
 
+    @property
+    def examples(self) -> Batch:
+        """What a mini-batch has of each row but its weight; all rows of it."""
+        examples = {"x": self.x, "y": self.y_train}
+        if self.attributes is not None:
+            examples["attributes"] = self.attributes.codes
+        return examples
+
+    def batch(self, rows: Tensor, weight: Tensor) -> Batch:
+        """The mini-batch of these rows."""
+        return {part: values[rows] for part, values in self.examples.items()} | {"weight": weight}
+
     def units_of(self, rows: Tensor) -> Tensor:
         """The unit of each of these rows; without groups, each row is one.
 
@@ -108,7 +121,7 @@ class Federation(ClientRows):
 
     def to(self, device: torch.device | str) -> Federation:
         """The same federation on another device."""
-        parts = ("x", "y", "y_train", "train", "val", "test", "unit")
+        parts = ("x", "y", "y_train", "train", "val", "test", "unit", "attributes")
         held = {name: getattr(self, name) for name in parts}
         moved = {name: part.to(device) for name, part in held.items() if part is not None}
         central = self.central and (self.central[0].to(device), self.central[1].to(device))
@@ -139,6 +152,7 @@ class Federation(ClientRows):
         """
         digest = hashlib.sha256()
         tensors = [self.x, self.y, self.y_train]
+        tensors += [] if self.attributes is None else [self.attributes.codes]
         tensors += [t for s in (self.train, self.val, self.test) for t in (s.rows, s.start)]
         for tensor in tensors:
             array = np.ascontiguousarray(tensor.cpu().numpy())

@@ -24,6 +24,7 @@ from glocal.core import rng
 from glocal.core.target import Target
 
 if TYPE_CHECKING:
+    from glocal.data.attributes import Attributes
     from glocal.data.preprocessing.fitting import Layout
     from glocal.data.preprocessing.report import ColumnReport
 
@@ -79,6 +80,8 @@ class ClientRows:
     """What the user says about ``label_shift_only``; it goes before what the data says."""
     columns: tuple[ColumnReport, ...] = ()
     """What became of each column of a table."""
+    attributes: Attributes | None = None
+    """Protected attributes of each row, which are no features; none: there are none."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

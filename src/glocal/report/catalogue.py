@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from glocal.core.spec import parse_call, split_plus, written
-from glocal.data.datasets.registry import SOURCES
+from glocal.data.datasets.registry import SOURCES, entry_of
 from glocal.data.federation import Federation
 from glocal.data.loaded_note import clients_by
 from glocal.data.partition import list_partitions
@@ -136,6 +136,10 @@ def draw_federation(fed: Federation) -> None:
     )
     if fed.central is not None:
         print(f"{len(fed.central[0])} more are a central test set, which is no client's.")
+    if entry := entry_of(str(about.get("data", ""))):
+        print(f"{entry.citation}. Licence: {entry.licence}.")
+    for name, values in about.get("protected", {}).items():
+        print(f"Protected attribute {name}: {', '.join(values)}.")
     leftovers = about.get("leftovers") or 0
     if leftovers:
         print(f"{leftovers} examples are left over and belong to nobody.")

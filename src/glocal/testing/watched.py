@@ -87,6 +87,7 @@ def round_inputs(work: CohortRound) -> Tree:
             "x": fed.x,
             "y": fed.y,
             "y_train": fed.y_train,
+            **({} if fed.attributes is None else {"attributes": fed.attributes.codes}),
             **{k: {"rows": s.rows, "start": s.start} for k, s in splits.items()},
         },
         "ids": work.ids,

