@@ -17,6 +17,7 @@ from glocal.core.own_code import is_own, load_own, told
 from glocal.core.spec import parse_call
 from glocal.nn.optim import Optimizer
 from glocal.slots.aggregation import Combine
+from glocal.slots.auxiliary import Auxiliary
 from glocal.slots.compression import Compression
 from glocal.slots.method import Method, Plan
 from glocal.slots.privacy import Privacy
@@ -73,6 +74,7 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "low-rank": ("compression", "slots.compressors:low_rank"),
     "quantised": ("compression", "slots.compressors:quantised"),
     "top-k": ("compression", "slots.compressors:top_k"),
+    "aux-head": ("auxiliary", "slots.auxiliaries:aux_head"),
     "sgd": ("server_opt", "nn.optim:sgd"),
     "momentum": ("server_opt", "nn.server_optim:momentum"),
     "adam": ("server_opt", "nn.server_optim:adam"),
@@ -89,9 +91,10 @@ SLOT_OF: dict[type, str] = {
     Optimizer: "server_opt",
     Privacy: "privacy",
     Compression: "compression",
+    Auxiliary: "auxiliary",
 }
 
-COMPONENTS = ("weighting", "combine", "server_opt", "privacy", "compression")
+COMPONENTS = ("weighting", "combine", "server_opt", "privacy", "compression", "auxiliary")
 """The slots that a component fills."""
 
 REGISTERED: dict[str, Entry] = {}
@@ -144,9 +147,9 @@ def register(
     Args:
         name: As specs spell it: letters, digits, ``-``, ``_`` and ``.``, first a letter.
         make: Makes it from its settings, which are annotated as those of ``ditto`` are.
-        slot: ``method``, ``weighting``, ``combine``, ``server_opt``, ``privacy`` or
-            ``compression``; found out by what ``make`` is said to return, or returns without
-            settings.
+        slot: ``method``, ``weighting``, ``combine``, ``server_opt``, ``privacy``,
+            ``compression`` or ``auxiliary``; found out by what ``make`` is said to return, or
+            returns without settings.
     """
     if make is None:
         return lambda function: _register(name, function, slot)

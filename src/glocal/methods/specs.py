@@ -23,7 +23,7 @@ from glocal.methods import registry
 from glocal.methods.fedavg import fedavg
 from glocal.nn import optim
 from glocal.slots import sharing
-from glocal.slots.method import Method, Plan, as_plan
+from glocal.slots.method import Method, Plan, Stage, as_plan
 from glocal.slots.sharing import Selector
 
 SELECTORS: dict[str, Callable[..., Selector]] = {
@@ -36,6 +36,10 @@ SELECTORS: dict[str, Callable[..., Selector]] = {
 
 EVERY_BASE = ("shared", "rounds")
 """What every base takes beside its own settings and those of training."""
+
+
+OF_PRIVATE_LAYERS = ("auxiliary",)
+"""Slots that act where clients keep layers private; a stage that shares all goes without."""
 
 
 def resolve(spec: str) -> Method | Plan:
@@ -74,8 +78,18 @@ def resolve(spec: str) -> Method | Plan:
         return base
     if isinstance(base, Method):
         return base.replace(**slots)
-    stages = tuple(replace(s, method=s.method.replace(**slots)) for s in base.stages)
-    return replace(base, stages=stages)
+    return replace(base, stages=tuple(_filled(stage, slots, base) for stage in base.stages))
+
+
+def _filled(stage: Stage, slots: dict[str, Any], plan: Plan) -> Stage:
+    """A stage with its slots filled: what needs private layers, where there are some."""
+
+    def private(stage: Stage) -> bool:
+        return (slots.get("shared") or stage.method.shared).name != "everything"
+
+    if not private(stage) and any(map(private, plan.stages)):
+        slots = {name: made for name, made in slots.items() if name not in OF_PRIVATE_LAYERS}
+    return replace(stage, method=stage.method.replace(**slots))
 
 
 def calls(spec: str) -> list[Call]:

@@ -135,7 +135,8 @@ class Training:
     @cached_property
     def halves(self) -> tuple[Local, ...]:
         """What clients do in each stage: the same objects in all rounds, as engines know them."""
-        return tuple(stage.method.client_half(self.task) for stage in self.plan.stages)
+        schema = self.setting.schema
+        return tuple(stage.method.client_half(self.task, schema) for stage in self.plan.stages)
 
     @cached_property
     def sizes(self) -> list[tuple[MessageSize, int]]:
