@@ -27,11 +27,13 @@ from glocal.core.types import Params
 from glocal.nn.optim import adam
 
 LINEAR: tuple[int, ...] = ()
-MLP = (64, 64)
+MLP = (64,)
 """The hidden layers of the two probes."""
 
-STEPS, EVERY, RATE = 200, 10, 0.02
-DECAYS = (0.0, 0.01, 0.1)
+PROBES = {"linear": LINEAR, "mlp": MLP}
+
+STEPS, EVERY, RATE = 120, 10, 0.03
+DECAYS = (0.0, 0.03)
 """What is chosen from: steps, each so many, and the strength of the decoupled weight decay."""
 
 
@@ -47,6 +49,7 @@ class Representations:
     """[clients, n]: whether there is such a row."""
 
 
+@torch.no_grad()
 def probe(
     train: Representations,
     val: Representations,
@@ -54,16 +57,18 @@ def probe(
     values: int,
     hidden: Sequence[int],
     key: Tensor,
-) -> Tensor:
-    """The logits [clients, n, values] of test rows, of probes that were chosen on validation rows.
+) -> tuple[Tensor, Tensor]:
+    """The logits [clients, n, values] of validation and of test rows.
 
-    ``values`` is how many the attribute has, ``hidden`` the widths of a probe's hidden layers.
+    Each client's probe is the one that was chosen on its validation rows. ``values`` is how many
+    the attribute has, ``hidden`` the widths of a probe's hidden layers.
     """
     mean, scale = _statistics(train)
     h, h_val, h_test = ((part.h - mean) / scale for part in (train, val, test))
+    clients = torch.arange(len(h), device=h.device)
     best = torch.full((len(h),), torch.inf, device=h.device)
-    chosen = torch.zeros(*test.real.shape, values, device=h.device)
-    first = _initial([h.shape[-1], *hidden, values], rng.fold(key, torch.arange(len(h))))
+    first = _initial([h.shape[-1], *hidden, values], rng.fold(key, clients))
+    chosen = _forward(first, h_val), _forward(first, h_test)
     for decay in DECAYS:
         opt = adam(RATE, weight_decay=decay, decoupled=True)
         w = first
@@ -72,11 +77,11 @@ def probe(
             w, state = opt.update(_gradient(w, h, train), state, w, 1.0)
             if step % EVERY:
                 continue
-            with torch.no_grad():
-                loss = _losses(_forward(w, h_val), val)
-                better = loss < best
-                best = torch.where(better, loss, best)
-                chosen = torch.where(better[:, None, None], _forward(w, h_test), chosen)
+            now = _forward(w, h_val), _forward(w, h_test)
+            loss = _losses(now[0], val)
+            better = (loss < best).view(-1, 1, 1)
+            best = torch.minimum(best, loss)
+            chosen = torch.where(better, now[0], chosen[0]), torch.where(better, now[1], chosen[1])
     return chosen
 
 

@@ -24,7 +24,7 @@ from glocal.evaluation.metrics import auc
 def demographic_parity_gap(predicted: Tensor, group: Tensor) -> float:
     """The largest difference between groups in how often a class is predicted."""
     gaps = []
-    for c in predicted.unique().tolist():
+    for c in values_of(predicted):
         rates = [hit.double().mean() for hit in _by_group(predicted == c, group)]
         gaps.append(_spread(rates))
     return _largest(gaps)
@@ -32,7 +32,7 @@ def demographic_parity_gap(predicted: Tensor, group: Tensor) -> float:
 
 def equalised_odds_gap(predicted: Tensor, y: Tensor, group: Tensor) -> float:
     """The largest difference between groups in how often a class is predicted where y is given."""
-    gaps = [demographic_parity_gap(predicted[y == c], group[y == c]) for c in y.unique().tolist()]
+    gaps = [demographic_parity_gap(predicted[y == c], group[y == c]) for c in values_of(y)]
     return _largest(gaps)
 
 
@@ -57,8 +57,13 @@ def majority_share(values: Tensor) -> float:
     return float(torch.bincount(values).max()) / max(1, len(values))
 
 
+def values_of(codes: Tensor) -> list[int]:
+    """The values that there are, in order."""
+    return [int(value) for value in torch.bincount(codes).nonzero().flatten()]
+
+
 def _by_group(hit: Tensor, group: Tensor) -> list[Tensor]:
-    return [hit[group == g] for g in group.unique().tolist()]
+    return [hit[group == g] for g in values_of(group)]
 
 
 def _spread(rates: list[Tensor]) -> float:

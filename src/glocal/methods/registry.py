@@ -74,6 +74,7 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "low-rank": ("compression", "slots.compressors:low_rank"),
     "quantised": ("compression", "slots.compressors:quantised"),
     "top-k": ("compression", "slots.compressors:top_k"),
+    "adversary": ("auxiliary", "slots.adversary:adversary"),
     "aux-head": ("auxiliary", "slots.auxiliaries:aux_head"),
     "sgd": ("server_opt", "nn.optim:sgd"),
     "momentum": ("server_opt", "nn.server_optim:momentum"),

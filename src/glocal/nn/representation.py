@@ -71,7 +71,9 @@ def cut(task: Task, private: Collection[str], at: str | None = None) -> str:
         if at not in (name for name, _ in task.module.named_modules() if name):
             raise unknown("layer", at, layers)
         if at == next(iter(layers), None):
-            raise GlocalError(f"no layer comes before {at} and makes a representation: name another.")
+            raise GlocalError(
+                f"no layer comes before {at} and makes a representation: name another."
+            )
         return at
     first = next((i for i, layer in enumerate(layers) if by_layer[layer]), len(layers))
     others = (i for i in range(first, len(layers)) if not by_layer[layers[i]])

@@ -29,6 +29,7 @@ from glocal.slots.client import Local
 from glocal.slots.compression import Compression, MessageSize, compress_updates, whole
 from glocal.slots.privacy import Privacy
 from glocal.slots.server_half import Memory, ServerHalf, aggregate
+from glocal.slots.shared_auxiliary import shared_parameters, with_shared_auxiliary
 from glocal.slots.sharing import Selector, everything, keep_private, split
 from glocal.slots.weighting import Setting, Weighting, by_examples, uniform, uniform_expected
 
@@ -88,15 +89,17 @@ class Method:
             local = keep_private(local, names)
         if self.auxiliary is not None:
             known = needs_schema(schema, self.auxiliary.name)
-            local = with_auxiliary(local, self.auxiliary, task, known, set(task.names) - names)
+            wrap = with_shared_auxiliary if self.auxiliary.shared else with_auxiliary
+            local = wrap(local, self.auxiliary, task, known, set(task.names) - names)
         if self.compression is not None:
             local = compress_updates(local, self.compression, names)
         return local
 
-    def message(self, task: Task) -> MessageSize:
+    def message(self, task: Task, schema: Schema | None = None) -> MessageSize:
         """What one client's update takes when it is sent."""
         size = whole if self.compression is None else self.compression.size
-        return size(split(task.params, self.shared_names(task))[0])
+        shared, private = split(task.params, self.shared_names(task))
+        return size(shared | shared_parameters(self.auxiliary, task, schema, set(private)))
 
     def begin(
         self, task: Task, params: Params, setting: Setting, key: Tensor | None = None
@@ -105,7 +108,8 @@ class Method:
         shared, private = split(params, self.shared_names(task))
         if key is None:
             key = rng.key(0, next(iter(params.values())).device)
-        return {**self.server_half.init(shared, setting, key), "start": private}
+        beside = shared_parameters(self.auxiliary, task, setting.schema, set(private), key)
+        return {**self.server_half.init(shared | beside, setting, key), "start": private}
 
     def broadcast(self, state: Tree, round: int, setting: Setting) -> Downlink:
         """What the clients of a round receive; scalars are tensors, so nothing is traced twice."""
@@ -199,7 +203,12 @@ def _objections(method: Method) -> Iterator[str]:
             )
         if privacy:
             yield more.format(memory)
-    if method.auxiliary and method.shared.name == "everything":
+    if method.auxiliary and method.auxiliary.shared and compression:
+        yield (
+            f"{compression.name} compresses the model alone, and a shared {method.auxiliary.name} "
+            "is sent beside it: leave one of the two out."
+        )
+    if method.auxiliary and not method.auxiliary.shared and method.shared.name == "everything":
         yield (
             f"{method.auxiliary.name} trains what a client's own layers make of its data, and this "
             "method keeps no layer private: use lg-fedavg, or say which layers are shared, as in "
