@@ -8,7 +8,7 @@ pass runs, so nothing of the model changes, and ``vmap`` and compilers see plain
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from torch import Tensor, nn
 
@@ -49,11 +49,8 @@ def logits_and_representation(
 
 def representation(task: Task, params: Params, x: Tensor, key: Tensor, at: str) -> Tensor:
     """What layer ``at`` reads, in training mode; the layers after it are not run."""
-    with layer_inputs(task.module, at, stop=True) as found:
-        try:
-            task.logits(params, x, key)
-        except _ReachedError:
-            pass
+    with layer_inputs(task.module, at, stop=True) as found, suppress(_ReachedError):
+        task.logits(params, x, key)
     return found[-1].float()
 
 
@@ -71,7 +68,9 @@ def cut(task: Task, private: Collection[str], at: str | None = None) -> str:
         if at not in (name for name, _ in task.module.named_modules() if name):
             raise unknown("layer", at, layers)
         if at == next(iter(layers), None):
-            raise GlocalError(f"no layer comes before {at} and makes a representation: name another.")
+            raise GlocalError(
+                f"no layer comes before {at} and makes a representation: name another."
+            )
         return at
     first = next((i for i, layer in enumerate(layers) if by_layer[layer]), len(layers))
     others = (i for i in range(first, len(layers)) if not by_layer[layers[i]])

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glocal.core import rng, tree
+from glocal.core import rng
 from glocal.core.errors import GlocalError
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
 from glocal.data.schema import Schema
@@ -75,6 +75,8 @@ class Auxiliary:
     """Its learning rate, times the client's."""
     own_steps: int = 0
     """Steps that it takes by itself before each of the model's; 0: both step at once."""
+    alone: bool = False
+    """Whether its loss is the only one, as in pre-training without labels."""
 
 
 def dimensions(task: Task, schema: Schema, at: str) -> Dimensions:
@@ -169,12 +171,15 @@ class AssistedTask(Task):
         noted: list[bool] = []
 
         def joint(model: Tree, a: Params) -> Tensor:
-            self._seen = seen = []
+            seen: list[_Seen] = []
+            self._seen = seen
             try:
                 value = objective(model)
             finally:
                 self._seen = None
             noted.append(bool(seen))
+            if seen and self.auxiliary.alone:
+                value = torch.zeros_like(value)
             for one in seen:
                 value = value + self._auxiliary_loss(a, one)
             return value
