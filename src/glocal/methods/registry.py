@@ -20,6 +20,7 @@ from glocal.slots.aggregation import Combine
 from glocal.slots.auxiliary import Auxiliary
 from glocal.slots.compression import Compression
 from glocal.slots.method import Method, Plan
+from glocal.slots.pretraining import Pretraining
 from glocal.slots.privacy import Privacy
 from glocal.slots.weighting import Weighting
 
@@ -76,6 +77,7 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "top-k": ("compression", "slots.compressors:top_k"),
     "adversary": ("auxiliary", "slots.adversary:adversary"),
     "aux-head": ("auxiliary", "slots.auxiliaries:aux_head"),
+    "pretrain": ("pretraining", "slots.pretraining:pretrain"),
     "sgd": ("server_opt", "nn.optim:sgd"),
     "momentum": ("server_opt", "nn.server_optim:momentum"),
     "adam": ("server_opt", "nn.server_optim:adam"),
@@ -93,9 +95,10 @@ SLOT_OF: dict[type, str] = {
     Privacy: "privacy",
     Compression: "compression",
     Auxiliary: "auxiliary",
+    Pretraining: "pretraining",
 }
 
-COMPONENTS = ("weighting", "combine", "server_opt", "privacy", "compression", "auxiliary")
+COMPONENTS = tuple(dict.fromkeys(slot for slot in SLOT_OF.values() if slot != "method"))
 """The slots that a component fills."""
 
 REGISTERED: dict[str, Entry] = {}
@@ -149,8 +152,8 @@ def register(
         name: As specs spell it: letters, digits, ``-``, ``_`` and ``.``, first a letter.
         make: Makes it from its settings, which are annotated as those of ``ditto`` are.
         slot: ``method``, ``weighting``, ``combine``, ``server_opt``, ``privacy``,
-            ``compression`` or ``auxiliary``; found out by what ``make`` is said to return, or
-            returns without settings.
+            ``compression``, ``auxiliary`` or ``pretraining``; found out by what ``make`` is said to
+            return, or returns without settings.
     """
     if make is None:
         return lambda function: _register(name, function, slot)

@@ -38,7 +38,7 @@ EVERY_BASE = ("shared", "rounds")
 """What every base takes beside its own settings and those of training."""
 
 
-OF_PRIVATE_LAYERS = ("auxiliary",)
+OF_PRIVATE_LAYERS = ("auxiliary", "pretraining")
 """Slots that act where clients keep layers private; a stage that shares all goes without."""
 
 

@@ -8,7 +8,7 @@ pass runs, so nothing of the model changes, and ``vmap`` and compilers see plain
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from torch import Tensor, nn
 
@@ -49,12 +49,16 @@ def logits_and_representation(
 
 def representation(task: Task, params: Params, x: Tensor, key: Tensor, at: str) -> Tensor:
     """What layer ``at`` reads, in training mode; the layers after it are not run."""
-    with layer_inputs(task.module, at, stop=True) as found:
-        try:
-            task.logits(params, x, key)
-        except _ReachedError:
-            pass
+    with layer_inputs(task.module, at, stop=True) as found, suppress(_ReachedError):
+        task.logits(params, x, key)
     return found[-1].float()
+
+
+def evaluated(task: Task, params: Params, x: Tensor, at: str) -> tuple[Tensor, Tensor]:
+    """Logits in evaluation mode, and what layer ``at`` read on the way to them."""
+    with layer_inputs(task.eval_module, at) as found:
+        logits = task.predict(params, x)
+    return logits, found[-1].float()
 
 
 def cut(task: Task, private: Collection[str], at: str | None = None) -> str:

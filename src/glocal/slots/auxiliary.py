@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glocal.core import rng, tree
+from glocal.core import rng
 from glocal.core.errors import GlocalError
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
 from glocal.data.schema import Schema
@@ -78,6 +78,8 @@ class Auxiliary:
     shared: bool = False
     """Whether all clients have one, which is sent and averaged with the model
     (:mod:`glocal.slots.shared_auxiliary`); if not, each has its own, which is never sent."""
+    alone: bool = False
+    """Whether its loss is the only one, as in pre-training without labels."""
 
 
 def dimensions(task: Task, schema: Schema, at: str) -> Dimensions:
@@ -180,12 +182,15 @@ class AssistedTask(Task):
         noted: list[bool] = []
 
         def joint(model: Tree, a: Params) -> Tensor:
-            self._seen = seen = []
+            seen: list[_Seen] = []
+            self._seen = seen
             try:
                 value = objective(model)
             finally:
                 self._seen = None
             noted.append(bool(seen))
+            if seen and self.auxiliary.alone:
+                value = torch.zeros_like(value)
             for one in seen:
                 value = value + self._auxiliary_loss(a, one)
             return value

@@ -1,6 +1,6 @@
 """A method: what a client does, and how the server weighs, combines, protects and applies it.
 
-Nine slots, each replaceable, and a plan where one method follows another. Combinations that make
+Ten slots, each replaceable, and a plan where one method follows another. Combinations that make
 no sense are refused here, with a sentence that says what to do instead.
 """
 
@@ -27,6 +27,7 @@ from glocal.slots.aggregation import Combine, mean
 from glocal.slots.auxiliary import Auxiliary, needs_schema, with_auxiliary
 from glocal.slots.client import Local
 from glocal.slots.compression import Compression, MessageSize, compress_updates, whole
+from glocal.slots.pretraining import Pretraining, by_itself
 from glocal.slots.privacy import Privacy
 from glocal.slots.server_half import Memory, ServerHalf, aggregate
 from glocal.slots.shared_auxiliary import shared_parameters, with_shared_auxiliary
@@ -51,6 +52,7 @@ class Method:
     shared: Selector = field(default_factory=everything)
     compression: Compression | None = None
     auxiliary: Auxiliary | None = None
+    pretraining: Pretraining | None = None
     server: ServerHalf | None = None
     """A server's half of its own, in place of weighting, combine, server_opt and memory."""
 
@@ -94,6 +96,14 @@ class Method:
         if self.compression is not None:
             local = compress_updates(local, self.compression, names)
         return local
+
+    def before_first(self, task: Task, schema: Schema | None = None) -> Local | None:
+        """What a client runs by itself before its first round, where it does."""
+        if self.pretraining is None:
+            return None
+        meanwhile = self.replace(auxiliary=self.pretraining.auxiliary(self.auxiliary))
+        half = meanwhile.client_half(task, schema)
+        return by_itself(half, self.shared_names(task), self.pretraining.epochs)
 
     def message(self, task: Task, schema: Schema | None = None) -> MessageSize:
         """What one client's update takes when it is sent."""
@@ -203,21 +213,30 @@ def _objections(method: Method) -> Iterator[str]:
             )
         if privacy:
             yield more.format(memory)
-    if method.auxiliary and method.auxiliary.shared and compression:
+    of_model = compression.name if compression else memory if memory != "none" else ""
+    if method.auxiliary and method.auxiliary.shared and of_model:
         yield (
-            f"{compression.name} compresses the model alone, and a shared {method.auxiliary.name} "
-            "is sent beside it: leave one of the two out."
+            f"{of_model} is made for the model alone, and a shared {method.auxiliary.name} is sent "
+            "beside it: leave one of the two out."
         )
-    if method.auxiliary and not method.auxiliary.shared and method.shared.name == "everything":
+    parts = [part for part in (method.auxiliary, method.pretraining) if part is not None]
+    for part in parts:
+        name, of_all = part.name, isinstance(part, Auxiliary) and part.shared
+        if method.shared.name == "everything" and not of_all:
+            yield (
+                f"{name} trains what a client's own layers make of its data, and this method keeps "
+                "no layer private: use lg-fedavg, or say which layers are shared, as in "
+                "fedavg(shared=last(1))."
+            )
+        if method.server is not None:
+            yield (
+                f"the clients of {method.server.name} train in a way of their own, which {name} "
+                "cannot join: use lg-fedavg, fedper or fedrep."
+            )
+    if method.pretraining and not method.auxiliary and method.pretraining.needs_auxiliary:
         yield (
-            f"{method.auxiliary.name} trains what a client's own layers make of its data, and this "
-            "method keeps no layer private: use lg-fedavg, or say which layers are shared, as in "
-            "fedavg(shared=last(1))."
-        )
-    if method.auxiliary and method.server is not None:
-        yield (
-            f"the clients of {method.server.name} train in a way of their own, which "
-            f"{method.auxiliary.name} cannot join: use lg-fedavg, fedper or fedrep."
+            "pretrain's weight and labels=false are about an auxiliary model, and there is none: "
+            "add one, such as autoencoder, or leave them out."
         )
     if method.weighting and method.weighting.own_step and method.server_opt.adaptive:
         step, undoing = method.weighting.own_step, method.server_opt.name

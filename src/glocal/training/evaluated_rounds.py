@@ -16,6 +16,7 @@ Nothing of it is drawn, and nothing is kept: training comes to the same bits wit
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -69,11 +70,14 @@ def _passes(training: Training, stage: int) -> float:
         state = half.init(task, params, training.key(0, 0))
         candidates = len(half.candidates(task, down, state))
     own = float(fed.val.counts().sum()) * (candidates + 1 if candidates > 1 else 1)
-    if half.solve_before_evaluation:  # those who have not taken part yet train then
-        # Their share in a round, on average over all rounds: (1 − s)^t is what is left after t.
-        s, rounds = training.setting.fraction, training.last
-        absent = (1 - s) * (1 - (1 - s) ** rounds) / (s * rounds)
-        own += absent * BACKWARD * float(training.gradients[stage].sum())
+    # Those who have not taken part yet may train then. Their share in a round, on average over all
+    # rounds: (1 − s)^t is what is left after t.
+    s, rounds = training.setting.fraction, training.last
+    absent = (1 - s) * (1 - (1 - s) ** rounds) / (s * rounds)
+    alone = float(training.gradients_alone[stage].sum())
+    if half.solve_before_evaluation:
+        alone += float(training.gradients[stage].sum())
+    own += absent * BACKWARD * alone
     central = 0 if fed.central is None else len(fed.central[0])
     return own + float(training.training_rows.counts().sum()) + central
 
@@ -129,6 +133,7 @@ def solved(
     local: Local,
     down: Tree,
     states: Callable[[Tensor], Tree],
+    key: Tensor,
     ids: Tensor,
 ) -> Tree:
     """Clients' states; one that never took part runs a round of which nothing is sent."""
@@ -136,8 +141,10 @@ def solved(
     absent = (~progress.clients.seen[ids.cpu()]).to(ids.device)
     if not bool(absent.any()):
         return gathered
-    rows, key = tree.row(gathered, absent), training.round_key(progress)
-    work = CohortRound(training.task, local, training.fed, down, ids[absent], rows, key)
+    rows, workload = tree.row(gathered, absent), replace(training.workload, steps=0)
+    work = CohortRound(
+        training.task, local, training.fed, down, ids[absent], rows, key, workload=workload
+    )
     new = training.engine.round(work)[1]
     if bool(absent.all()):
         return new

@@ -37,7 +37,7 @@ from glocal.training.divergence import check_policy, screen
 from glocal.training.run_state import Decision, Progress
 from glocal.training.sampling import Sampler
 
-COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN = range(6)
+COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN, ALONE = range(7)
 """Children of the seed's key: one for each thing a round draws."""
 
 RoundSteps = Generator[CohortRound, tuple[Uplink, Tree], None]
@@ -139,6 +139,12 @@ class Training:
         return tuple(stage.method.client_half(self.task, schema) for stage in self.plan.stages)
 
     @cached_property
+    def before_first(self) -> tuple[Local | None, ...]:
+        """What clients do by themselves in each stage before their first round, if anything."""
+        schema = self.setting.schema
+        return tuple(stage.method.before_first(self.task, schema) for stage in self.plan.stages)
+
+    @cached_property
     def sizes(self) -> list[tuple[MessageSize, int]]:
         """What a client's update takes in each stage when sent, and the private parameters."""
         methods, params = [stage.method for stage in self.plan.stages], self.task.params
@@ -149,11 +155,19 @@ class Training:
     @cached_property
     def gradients(self) -> list[Tensor]:
         """[clients] of each stage: the gradients that a client computes in a round."""
-        n, task, of_stages = self.fed.train.counts().cpu(), self.task, []
-        for stage, half in zip(self.plan.stages, self.halves, strict=True):
-            begun = stage.method.begin(task, task.params, self.setting)
-            of_stages.append(gradients(half, n, stage.method.broadcast(begun, 0, self.setting)))
-        return of_stages
+        return [self._gradients(s, half) for s, half in enumerate(self.halves)]
+
+    @cached_property
+    def gradients_alone(self) -> list[Tensor]:
+        """[clients] of each stage: the same of what a client does before its first round."""
+        return [self._gradients(s, half) for s, half in enumerate(self.before_first)]
+
+    def _gradients(self, stage: int, half: Local | None) -> Tensor:
+        n, method, task = self.fed.train.counts().cpu(), self.plan.stages[stage].method, self.task
+        if half is None:
+            return torch.zeros_like(n)
+        begun = method.begin(task, task.params, self.setting)
+        return gradients(half, n, method.broadcast(begun, 0, self.setting))
 
     @cached_property
     def spacing(self) -> int:
@@ -255,13 +269,14 @@ class Training:
     ) -> CohortRound:
         """A round of some clients as the run stands, for an engine to train."""
         method, local = self.method(progress), self.halves[progress.stage]
+        down = down or self.broadcast(progress)
         return CohortRound(
             task=self.task,
             local=local,
             fed=self.fed,
-            down=down or self.broadcast(progress),
+            down=down,
             ids=ids,
-            states=progress.clients.gather(ids, self.make(progress, local)),
+            states=self.states(progress, down)(ids),
             key=key,
             needs_loss=method.weights.needs_loss,
         )
@@ -271,7 +286,8 @@ class Training:
     ) -> Generator[CohortRound, tuple[Uplink, Tree], tuple[Uplink, RoundTraffic]]:
         """The cohort's messages, fit for the server, and what was communicated; states are kept."""
         method, stage, clients = self.method(progress), progress.stage, progress.clients
-        joined = int((~clients.seen[ids.cpu()]).sum())
+        new = ids.cpu()[~clients.seen[ids.cpu()]]
+        joined, alone = len(new), int(self.gradients_alone[stage][new].sum())
         work = self.round_of(progress, ids, self.round_key(progress), down)
         work = replace(work, workload=self.workload)
         self._expect(progress, ids)
@@ -288,7 +304,7 @@ class Training:
             clients.scatter(ids, states)
         else:
             clients.scatter(ids[kept], tree.row(states, kept))
-        line["gradients"] = int(self.gradients[stage][ids.cpu()].sum())
+        line["gradients"] = int(self.gradients[stage][ids.cpu()].sum()) + alone
         line |= screened.report(names)
         if method.server_half.sends_update:
             line["update_norm"] = float(screened.norm) / max(1, len(screened.uplink.ids)) ** 0.5
@@ -345,12 +361,22 @@ class Training:
             key=partial(self.key, INIT, progress.stage),
         )
 
+    def states(self, progress: Progress, down: Downlink) -> Callable[[Tensor], Tree]:
+        """Clients' states; one that is new makes its own, and may train by itself first."""
+        local, before = self.halves[progress.stage], self.before_first[progress.stage]
+        states = partial(progress.clients.gather, make=self.make(progress, local))
+        if before is None:
+            return states
+        key = self.key(ALONE, progress.stage)
+        return partial(evaluated_rounds.solved, self, progress, before, down, states, key)
+
     def models(self, progress: Progress) -> Models:
         """Every client's candidates, as the run stands."""
         local, down = self.halves[progress.stage], self.broadcast(progress)
-        states = partial(progress.clients.gather, make=self.make(progress, local))
+        states = self.states(progress, down)
         if local.solve_before_evaluation:
-            states = partial(evaluated_rounds.solved, self, progress, local, down, states)
+            key = self.round_key(progress)
+            states = partial(evaluated_rounds.solved, self, progress, local, down, states, key)
         task, candidates = self.task, self.engine.candidates
         return lambda ids: candidates(task, local, down, states(ids), len(ids))
 
