@@ -12,6 +12,7 @@ which the better of two fresh adversaries recovers least.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -40,6 +41,24 @@ from glocal.studies.repeats import about, all_ids, finished, interval, repeats_o
 
 LAMS = (0.0, 0.3, 1.0, 3.0, 10.0)
 
+
+@dataclass(frozen=True)
+class Against:
+    """How the adversary is trained, and on what."""
+
+    how: str = "reversal"
+    rate: float = 1.0
+    steps: int = 1
+    at: str | None = None
+    """The layer whose input is the representation; None: where private layers end."""
+    pretrain: int = 0
+    """Epochs in which clients' own layers and adversaries train before the first round."""
+    lam_local: float = 0.0
+    """λ meanwhile."""
+
+
+REVERSAL = Against()
+
 Cell = dict[str, Any]
 """The figures of one method at one λ in one repeat."""
 
@@ -52,18 +71,13 @@ def fair_representations(
     config: Config,
     *,
     lams: Sequence[float] = LAMS,
-    how: str = "reversal",
-    at: str | None = None,
+    against: Against = REVERSAL,
     least: float = 0.0,
     report: Report = silent,
 ) -> dict[str, Any]:
     """Every method at every λ in every repeat, and the λ that validation data chooses."""
     fed = config.federation()
-    specs = {
-        (method, lam): spec
-        for method, at_lams in all_specs(methods, lams, config, fed, how, at).items()
-        for lam, spec in at_lams.items()
-    }
+    specs = all_specs(methods, lams, config, fed, against)
     cells: dict[tuple[str, float], list[Cell]] = {key: [] for key in specs}
     for part, train in repeats_of(fed, config.arguments(), report, "none"):
         for key, spec in specs.items():
@@ -71,7 +85,8 @@ def fair_representations(
     return summarised(cells, least) | {
         "study": "fair representations",
         **about(fed, config.arguments()),
-        "how": how,
+        "how": against.how,
+        "pretrain": against.pretrain,
         "base_rates": base_rates(fed),
     }
 
@@ -81,9 +96,8 @@ def all_specs(
     lams: Sequence[float],
     config: Config,
     fed: Federation,
-    how: str = "reversal",
-    at: str | None = None,
-) -> dict[str, dict[float, str]]:
+    against: Against = REVERSAL,
+) -> dict[tuple[str, float], str]:
     """The spec of each method at each λ; raises, before anything is trained, if one cannot be."""
     needs_classes(fed, "this study")
     if fed.attributes is None:
@@ -97,29 +111,28 @@ def all_specs(
         not_negative(lam=lam)
     task = setups.make(config, fed, 0).task
     keeping = [method for method in methods if _last(method).shared.name != "everything"]
-    layer = at or _layer(_last(keeping[0]) if keeping else None, task)
-    order = sorted(set(lams))
-    return {
-        method: {lam: with_adversary(method, lam, how, at, layer) for lam in order}
-        for method in dict.fromkeys(methods)
-    }
+    layer = against.at or _layer(_last(keeping[0]) if keeping else None, task)
+    pairs = [(method, lam) for method in dict.fromkeys(methods) for lam in sorted(set(lams))]
+    return {(method, lam): with_adversary(method, lam, against, layer) for method, lam in pairs}
 
 
-def with_adversary(method: str, lam: float, how: str, at: str | None, layer: str) -> str:
+def with_adversary(method: str, lam: float, against: Against, layer: str) -> str:
     """The spec of a method with an adversary; where all is shared, it acts on layer ``layer``."""
-    last = _last(method)
+    last, at, after = _last(method), against.at, ""
     if last.auxiliary is not None:
         raise GlocalError(
             f"this study adds the adversary itself: leave {last.auxiliary.name} out of "
             f"{shown(method)}."
         )
-    settings = f"lam={lam:g}, how={how}"
+    settings = f"lam={lam:g}, how={against.how}, rate={against.rate:g}, steps={against.steps}"
     if last.shared.name == "everything":
         settings += ", shared=true"
         at = layer
+    elif against.pretrain:
+        after = f"+pretrain(epochs={against.pretrain}, weight={against.lam_local:g})"
     if at is not None:
         settings += f", at='{at}'"
-    spec = f"{method}+adversary({settings})"
+    spec = f"{method}+adversary({settings}){after}"
     resolve(spec)
     return spec
 
