@@ -64,8 +64,8 @@ class Auxiliary:
     beside inputs and labels is in the batch under its own name."""
     weight: float
     """By how much its gradient counts in that of the model; below 0: against it."""
-    view: Callable[[Batch, Tensor], Batch] | None = None
-    """``view(batch, key)``: the batch with other inputs, made for the auxiliary, and what there is
+    view: Callable[[Batch, Tensor, Dimensions], Batch] | None = None
+    """``view(batch, key, dimensions)``: the batch with other inputs, made for the auxiliary, and what there is
     to predict of them; h is then theirs. None: h is that of the model's own pass."""
     check: Callable[[Dimensions], None] = lambda dimensions: None
     """Raises if it does not fit the model or the data."""
@@ -113,7 +113,7 @@ def with_auxiliary(
             task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor
         ) -> Carry:
             state = {"auxiliary": carry["auxiliary"], "opt": carry["opt"]}
-            helped = AssistedTask(task, auxiliary, layer, state, inner.opt, down["lr"])
+            helped = AssistedTask(task, auxiliary, layer, told, state, inner.opt, down["lr"])
             model = step(helped, down, carry["inner"], batch, key)
             return {"inner": model, **helped.state}
 
@@ -147,10 +147,17 @@ class AssistedTask(Task):
     """
 
     def __init__(
-        self, task: Task, auxiliary: Auxiliary, at: str, state: Tree, opt: Optimizer, scale: Scale
+        self,
+        task: Task,
+        auxiliary: Auxiliary,
+        at: str,
+        told: Dimensions,
+        state: Tree,
+        opt: Optimizer,
+        scale: Scale,
     ) -> None:
         self.__dict__.update(task.__dict__)
-        self.auxiliary, self.at = auxiliary, at
+        self.auxiliary, self.at, self.told = auxiliary, at, told
         self.state = state
         """The auxiliary's parameters, and its optimiser's state."""
         self._opt, self._scale = opt, scale * auxiliary.rate
@@ -205,7 +212,7 @@ class AssistedTask(Task):
     def _auxiliary_loss(self, a: Params, seen: _Seen) -> Tensor:
         h, batch, auxiliary = seen.h, seen.batch, self.auxiliary
         if auxiliary.view is not None:
-            batch = auxiliary.view(batch, rng.fold(seen.key, 0))
+            batch = auxiliary.view(batch, rng.fold(seen.key, 0), self.told)
             h = representation(self, seen.params, batch["x"], rng.fold(seen.key, 1), self.at)
         h = weighted_gradient(h, auxiliary.weight)
         return auxiliary.loss(self, a, h, batch, rng.fold(seen.key, 2))
