@@ -65,8 +65,8 @@ class Auxiliary:
     weight: float
     """By how much its gradient counts in that of the model; below 0: against it."""
     view: Callable[[Batch, Tensor, Dimensions], Batch] | None = None
-    """``view(batch, key, dimensions)``: the batch with other inputs, made for the auxiliary, and what there is
-    to predict of them; h is then theirs. None: h is that of the model's own pass."""
+    """``view(batch, key, dimensions)``: the batch with other inputs, made for the auxiliary, and
+    what there is to predict of them; h is then theirs. None: h is that of the model's own pass."""
     check: Callable[[Dimensions], None] = lambda dimensions: None
     """Raises if it does not fit the model or the data."""
     at: str | None = None

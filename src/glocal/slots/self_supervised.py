@@ -34,7 +34,7 @@ def rotation(
     """A model of the client's own that tells by how many quarters an image was turned.
 
     Gidaris, Singh, Komodakis: *Unsupervised representation learning by predicting image rotations*,
-    ICLR 2018. Departure: each image is turned once, by 0, 90, 180 or 270 degrees, not all four ways.
+    ICLR 2018. Departure: each image is turned once, by 0, 90, 180 or 270 degrees, not all ways.
 
     Args:
         weight: by how much its gradient counts in the model's; at 0 it changes nothing.
