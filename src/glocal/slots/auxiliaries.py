@@ -22,7 +22,7 @@ PREFIX = "auxiliary"
 
 
 def network(key: Tensor, inputs: int, hidden: int, outputs: int) -> Params:
-    """The parameters of one hidden layer of this width, or of none where it is 0."""
+    """The parameters of dense layers: one hidden layer of this width, or none where it is 0."""
     return dense_init(key, [inputs, *([hidden] if hidden else []), outputs], PREFIX)
 
 
@@ -65,4 +65,37 @@ def aux_head(
 
     return Auxiliary(
         name="aux-head", init=init, loss=loss, weight=weight, check=check, at=at, rate=rate
+    )
+
+
+def autoencoder(
+    weight: float = 0.1, *, hidden: int = 64, rate: float = 1.0, at: str | None = None
+) -> Auxiliary:
+    """A decoder of the client's own, which reconstructs the inputs from the representation.
+
+    The loss is the mean squared error over an example's numbers, as training sees them.
+
+    Args:
+        weight: by how much its gradient counts in the model's; at 0 it changes nothing.
+        hidden: width of its hidden layer; 0 for none.
+        rate: its learning rate, as a multiple of the client's.
+        at: layer whose input is the representation; by default the first after the private ones.
+    """
+    check_settings(hidden, weight, rate)
+
+    def check(dims: Dimensions) -> None:
+        if dims.schema.tokens:
+            raise GlocalError(
+                "autoencoder reconstructs numbers, and inputs are tokens here: use masked-tokens."
+            )
+
+    def init(key: Tensor, dims: Dimensions) -> Params:
+        return network(key, math.prod(dims.h), hidden, math.prod(dims.schema.shape))
+
+    def loss(task: Task, a: Params, h: Tensor, batch: Batch, key: Tensor) -> Tensor:
+        error = dense(a, h.flatten(1), PREFIX) - batch["x"].flatten(1)
+        return weighted_mean(error.square().mean(1), batch["weight"])
+
+    return Auxiliary(
+        name="autoencoder", init=init, loss=loss, weight=weight, check=check, at=at, rate=rate
     )

@@ -64,9 +64,9 @@ class Auxiliary:
     beside inputs and labels is in the batch under its own name."""
     weight: float
     """By how much its gradient counts in that of the model; below 0: against it."""
-    view: Callable[[Batch, Tensor], Batch] | None = None
-    """``view(batch, key)``: the batch with other inputs, made for the auxiliary, and what there is
-    to predict of them; h is then theirs. None: h is that of the model's own pass."""
+    view: Callable[[Batch, Tensor, Dimensions], Batch] | None = None
+    """``view(batch, key, dimensions)``: the batch with other inputs, made for the auxiliary, and
+    what there is to predict of them; h is then theirs. None: h is that of the model's own pass."""
     check: Callable[[Dimensions], None] = lambda dimensions: None
     """Raises if it does not fit the model or the data."""
     at: str | None = None
@@ -98,9 +98,7 @@ def with_auxiliary(
     inner: Local, auxiliary: Auxiliary, task: Task, schema: Schema, private: set[str]
 ) -> Local:
     """``inner``, whose steps train the auxiliary as well; its parameters are the client's own."""
-    layer = cut(task, private, auxiliary.at)
-    told = dimensions(task, schema, layer)
-    auxiliary.check(told)
+    layer, told = fitted(auxiliary, task, schema, private)
 
     def init(task: Task, params: Params, key: Tensor) -> ClientState:
         made = auxiliary.init(rng.fold(key, DRAWS), told)
@@ -114,12 +112,21 @@ def with_auxiliary(
         update, state, extra = inner.finish(task, down, carry["inner"])
         return update, {"inner": state, "auxiliary": carry["auxiliary"]}, extra
 
-    return beside(
-        inner, init=init, start=start, phases=assisted(inner, auxiliary, layer), finish=finish
-    )
+    phases = assisted(inner, auxiliary, layer, told)
+    return beside(inner, init=init, start=start, phases=phases, finish=finish)
 
 
-def assisted(inner: Local, auxiliary: Auxiliary, layer: str) -> tuple[Phase, ...]:
+def fitted(
+    auxiliary: Auxiliary, task: Task, schema: Schema, private: set[str]
+) -> tuple[str, Dimensions]:
+    """The layer that reads h, and what the auxiliary is told; an error if it does not fit."""
+    layer = cut(task, private, auxiliary.at)
+    told = dimensions(task, schema, layer)
+    auxiliary.check(told)
+    return layer, told
+
+
+def assisted(inner: Local, auxiliary: Auxiliary, layer: str, told: Dimensions) -> tuple[Phase, ...]:
     """The phases of ``inner``, whose steps train the auxiliary as well, ``carry["auxiliary"]``."""
     passes = 1 if auxiliary.view is None else 2
 
@@ -128,7 +135,7 @@ def assisted(inner: Local, auxiliary: Auxiliary, layer: str) -> tuple[Phase, ...
             task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor
         ) -> Carry:
             state = {"auxiliary": carry["auxiliary"], "opt": carry["opt"]}
-            helped = AssistedTask(task, auxiliary, layer, state, inner.opt, down["lr"])
+            helped = AssistedTask(task, auxiliary, layer, told, state, inner.opt, down["lr"])
             model = step(helped, down, carry["inner"], batch, key)
             return {"inner": model, **helped.state}
 
@@ -158,10 +165,17 @@ class AssistedTask(Task):
     """
 
     def __init__(
-        self, task: Task, auxiliary: Auxiliary, at: str, state: Tree, opt: Optimizer, scale: Scale
+        self,
+        task: Task,
+        auxiliary: Auxiliary,
+        at: str,
+        told: Dimensions,
+        state: Tree,
+        opt: Optimizer,
+        scale: Scale,
     ) -> None:
         self.__dict__.update(task.__dict__)
-        self.auxiliary, self.at = auxiliary, at
+        self.auxiliary, self.at, self.told = auxiliary, at, told
         self.state = state
         """The auxiliary's parameters, and its optimiser's state."""
         self._opt, self._scale = opt, scale * auxiliary.rate
@@ -216,7 +230,7 @@ class AssistedTask(Task):
     def _auxiliary_loss(self, a: Params, seen: _Seen) -> Tensor:
         h, batch, auxiliary = seen.h, seen.batch, self.auxiliary
         if auxiliary.view is not None:
-            batch = auxiliary.view(batch, rng.fold(seen.key, 0))
+            batch = auxiliary.view(batch, rng.fold(seen.key, 0), self.told)
             h = representation(self, seen.params, batch["x"], rng.fold(seen.key, 1), self.at)
         h = weighted_gradient(h, auxiliary.weight)
         return auxiliary.loss(self, a, h, batch, rng.fold(seen.key, 2))

@@ -4,8 +4,8 @@ Liang et al.: *Think locally, act globally*, 2019, section 2.2 ("settings where 
 models … helps in convergence"), and 2020, appendix C (local models and adversaries for 10 epochs).
 A client's private layers, and its auxiliary model if it has one, train on its own data for some
 epochs, by the steps of its method, under the shared layers as it received them, which stay as they
-are. Nothing is sent. It happens once: at a client's first round of a stage that keeps layers
-private, or before it is evaluated for the first time, whichever comes first.
+are. Nothing is sent. It happens once, at a client's first round of a stage that keeps layers
+private. A client that did not take part yet is evaluated as if it had pre-trained.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ from torch import Tensor
 from glocal.core import rng, tree
 from glocal.core.types import Carry, ClientState, Downlink, Params, Tree
 from glocal.data.schema import Schema
-from glocal.nn.representation import cut
 from glocal.nn.task import Task
-from glocal.slots.auxiliary import DRAWS, Auxiliary, assisted, dimensions, needs_schema
+from glocal.slots.auxiliary import DRAWS, Auxiliary, assisted, fitted, needs_schema
 from glocal.slots.client import Local, Step
 
 
@@ -28,9 +27,7 @@ def shared_parameters(
     """The auxiliary's parameters as training begins; nothing where none is shared."""
     if auxiliary is None or not auxiliary.shared:
         return {}
-    layer = cut(task, private, auxiliary.at)
-    told = dimensions(task, needs_schema(schema, auxiliary.name), layer)
-    auxiliary.check(told)
+    _, told = fitted(auxiliary, task, needs_schema(schema, auxiliary.name), private)
     device = next(iter(task.params.values())).device
     key = rng.key(0, device) if key is None else key
     return auxiliary.init(rng.fold(key, DRAWS), told)
@@ -40,7 +37,7 @@ def with_shared_auxiliary(
     inner: Local, auxiliary: Auxiliary, task: Task, schema: Schema, private: set[str]
 ) -> Local:
     """``inner``, whose steps train the auxiliary that it received as well, and send its update."""
-    layer = cut(task, private, auxiliary.at)
+    layer, told = fitted(auxiliary, task, schema, private)
     names = shared_parameters(auxiliary, task, schema, private).keys()
 
     def of_model(down: Downlink) -> Downlink:
@@ -62,7 +59,7 @@ def with_shared_auxiliary(
         update, state, extra = inner.finish(task, of_model(down), carry["inner"])
         return update | tree.sub(carry["auxiliary"], of_auxiliary(down)), state, extra
 
-    phases = assisted(inner, auxiliary, layer)
+    phases = assisted(inner, auxiliary, layer, told)
     return inner.replace(
         start=start,
         phases=tuple(phase._replace(step=without(phase.step)) for phase in phases),

@@ -15,21 +15,14 @@ Nothing of it is drawn, and nothing is kept: training comes to the same bits wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
-from glocal.core import tree
-from glocal.core.types import Tree
 from glocal.data.split import Split, from_counts
-from glocal.engines.base import CohortRound
 from glocal.evaluation.evaluate import validated
 from glocal.evaluation.measures import of_task
 from glocal.evaluation.scores import recorded
-from glocal.slots.client import Local
 from glocal.slots.server_half import whole_model
 
 if TYPE_CHECKING:
@@ -125,32 +118,3 @@ def central_value(training: Training, progress: Progress) -> dict[str, float]:
     measure, target = of_task(t.task), t.fed.target
     value = measure.value(target.predictions(output), target.labels(y.cpu()))
     return {f"central_{measure.name}": value}
-
-
-def solved(
-    training: Training,
-    progress: Progress,
-    local: Local,
-    down: Tree,
-    states: Callable[[Tensor], Tree],
-    key: Tensor,
-    ids: Tensor,
-) -> Tree:
-    """Clients' states; one that never took part runs a round of which nothing is sent."""
-    gathered = states(ids)
-    absent = (~progress.clients.seen[ids.cpu()]).to(ids.device)
-    if not bool(absent.any()):
-        return gathered
-    rows, workload = tree.row(gathered, absent), replace(training.workload, steps=0)
-    work = CohortRound(
-        training.task, local, training.fed, down, ids[absent], rows, key, workload=workload
-    )
-    new = training.engine.round(work)[1]
-    if bool(absent.all()):
-        return new
-
-    def put(state: Tensor, found: Tensor) -> Tensor:
-        state[absent] = found  # what was gathered is nobody else's
-        return state
-
-    return tree.map(put, gathered, new)
