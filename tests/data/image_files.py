@@ -10,14 +10,17 @@ import struct
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pytest
 
 from glocal.data.datasets.formats import BATCHES, IDX, Arrays
 from glocal.data.datasets.image_dataset import ImageSet
+from glocal.data.datasets.raw_files import FileSet
 
 Files = dict[str, bytes]
+Data = TypeVar("Data", ImageSet, FileSet)
 
 
 def toy_arrays(shape: tuple[int, ...], train: int = 40, test: int = 12) -> Arrays:
@@ -151,9 +154,9 @@ class Client:
         (folder / "bin").mkdir()
         monkeypatch.setenv("PATH", f"{folder / 'bin'}:/usr/bin:/bin")
 
-    def serves(self, data: ImageSet, archive: bytes) -> ImageSet:
+    def serves(self, data: Data, archive: bytes) -> Data:
         """The data set whose package is this archive."""
-        suffix = {"npm": ".tgz", "apt-get": ".deb"}[data.package.client]
+        suffix = {"npm": ".tgz", "apt-get": ".deb", "pip": ".whl"}[data.package.client]
         (self.folder / "package").write_bytes(archive)
         copy = f"cp '{self.folder / 'package'}' ./it{suffix}"
         self.does(data.package.client, copy)

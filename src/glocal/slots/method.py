@@ -105,11 +105,15 @@ class Method:
         half = meanwhile.client_half(task, schema)
         return by_itself(half, self.shared_names(task), self.pretraining.epochs)
 
+    def sent(self, task: Task, schema: Schema | None = None) -> Params:
+        """Tensors of an update's names and shapes."""
+        shared, private = split(task.params, self.shared_names(task))
+        return shared | shared_parameters(self.auxiliary, task, schema, set(private))
+
     def message(self, task: Task, schema: Schema | None = None) -> MessageSize:
         """What one client's update takes when it is sent."""
         size = whole if self.compression is None else self.compression.size
-        shared, private = split(task.params, self.shared_names(task))
-        return size(shared | shared_parameters(self.auxiliary, task, schema, set(private)))
+        return size(self.sent(task, schema))
 
     def begin(
         self, task: Task, params: Params, setting: Setting, key: Tensor | None = None
