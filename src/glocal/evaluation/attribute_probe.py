@@ -27,12 +27,12 @@ from glocal.core.types import Params
 from glocal.nn.optim import adam
 
 LINEAR: tuple[int, ...] = ()
-MLP = (64,)
+MLP = (32,)
 """The hidden layers of the two probes."""
 
 PROBES = {"linear": LINEAR, "mlp": MLP}
 
-STEPS, EVERY, RATE = 120, 10, 0.03
+STEPS, EVERY, RATE = 80, 10, 0.05
 DECAYS = (0.0, 0.03)
 """What is chosen from: steps, each so many, and the strength of the decoupled weight decay."""
 

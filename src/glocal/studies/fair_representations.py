@@ -27,17 +27,18 @@ from glocal.data.federation import Federation
 from glocal.data.schema import needs_classes
 from glocal.evaluation.attribute_probe import PROBES
 from glocal.evaluation.fair_figures import Guesses, base_rates, fair_figures
+from glocal.experiment import memory_estimate
 from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
 from glocal.experiment.repeat import Trained
-from glocal.experiment.run import Run
+from glocal.experiment.runner import Callbacks, Federated, memory_needed, runner_of
 from glocal.methods import resolve
 from glocal.nn.representation import cut
 from glocal.nn.task import Task
 from glocal.slots.adversary import guesses
 from glocal.slots.auxiliaries import PREFIX
 from glocal.slots.method import Method, as_plan
-from glocal.studies.repeats import about, all_ids, finished, interval, repeats_of
+from glocal.studies.repeats import about, all_ids, interval
 
 LAMS = (0.0, 0.3, 1.0, 3.0, 10.0)
 
@@ -78,17 +79,35 @@ def fair_representations(
     """Every method at every λ in every repeat, and the λ that validation data chooses."""
     fed = config.federation()
     specs = all_specs(methods, lams, config, fed, against)
-    cells: dict[tuple[str, float], list[Cell]] = {key: [] for key in specs}
-    for part, train in repeats_of(fed, config.arguments(), report, "none"):
-        for key, spec in specs.items():
-            cells[key].append(figures_of(train(spec), part))
-    return summarised(cells, least) | {
+    cells = {key: figures(spec, config, fed, report) for key, spec in specs.items()}
+    return summarised(cells, least) | about_study(config, fed, against)
+
+
+def about_study(config: Config, fed: Federation, against: Against) -> dict[str, Any]:
+    """Where the numbers come from."""
+    return {
         "study": "fair representations",
         **about(fed, config.arguments()),
         "how": against.how,
         "pretrain": against.pretrain,
         "base_rates": base_rates(fed),
     }
+
+
+def figures(spec: str, config: Config, fed: Federation, report: Report = silent) -> list[Cell]:
+    """The figures of a method in each repeat; as many as fit into memory train side by side."""
+    several = [setups.make(config, fed, r) for r in range(config.repeats)]
+    runner = runner_of(spec, spec)
+    if not isinstance(runner, Federated):
+        raise GlocalError(f"{spec} has no server and no adversary: choose a federated method.")
+    lanes = memory_estimate.lanes(memory_needed(runner, several[0]), fed.x.device, len(several))
+    cells = []
+    for first in range(0, len(several), lanes):
+        some = several[first : first + lanes]
+        with some[0].threads():
+            repeats = runner.run_side_by_side(some, Callbacks(report), None)
+            cells += [figures_of(repeat.trained) for repeat in repeats if repeat.trained]
+    return cells
 
 
 def all_specs(
@@ -149,14 +168,13 @@ def _layer(method: Method | None, task: Task) -> str:
     return cut(task, set(task.names) - method.shared_names(task))
 
 
-def figures_of(run: Run, fed: Federation) -> Cell:
-    """What the models of a run give away, and how well they do."""
-    done = finished(run)
-    task, method = done.training.task, done.training.method(done.progress)
+def figures_of(done: Trained) -> Cell:
+    """What the models of a finished training give away, and how well they do."""
+    t, method = done.training, done.training.method(done.progress)
     assert method.auxiliary is not None
-    layer = cut(task, set(task.names) - method.shared_names(task), method.auxiliary.at)
-    engine, seed = done.training.engine, done.training.seed
-    return fair_figures(engine, task, done.models(), fed, layer, trained_adversary(done), seed)
+    layer = cut(t.task, set(t.task.names) - method.shared_names(t.task), method.auxiliary.at)
+    adversary = trained_adversary(done)
+    return fair_figures(t.engine, t.task, done.models(), t.fed, layer, adversary, t.seed)
 
 
 def trained_adversary(done: Trained) -> Guesses:
