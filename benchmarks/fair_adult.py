@@ -29,12 +29,12 @@ HERE = Path(__file__).parent
 SPLITS = {"iid": "iid", "non-iid": "shards(10)"}
 SGD = "lr=0.1, momentum=0.5, batch_size=32"
 METHODS = {
-    f"lg-fedavg(warmup=0, shared=last(3), rounds=10, epochs=1, {SGD})": (0, 1, 3, 10, 30),
-    f"fedavg(rounds=50, epochs=1, {SGD})": (0, 3),
+    f"lg-fedavg(warmup=0, shared=last(3), rounds=10, epochs=1, {SGD})": (0, 1, 3, 10),
+    f"fedavg(rounds=20, epochs=1, {SGD})": (0, 3),
 }
 """Each with its λ."""
 
-AGAINST = study.Against(rate=3.0, pretrain=10)
+AGAINST = study.Against(pretrain=10)
 LEAST = 0.8
 
 

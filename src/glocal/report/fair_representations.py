@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from glocal.report.canvas import GREY, label, new_figure, pair, save, study_note
+from glocal.report.canvas import GREY, label, level, new_figure, pair, save, study_note
 from glocal.report.studies import Result, spread
 from glocal.report.tables import paragraphs, percent, show_table, with_half
 
@@ -80,17 +80,7 @@ def draw(result: Result, path: Path) -> None:
         _by_lam(right, rows, short_name(method), i)
     left.axvline(CHANCE, color=GREY, linestyle=":")
     constant = 100 * _rates(result)["label"]
-    left.axhline(constant, color=GREY, linestyle="--")
-    left.annotate(
-        f"constant guess {constant:.1f}",
-        (0.99, constant),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 3),
-        textcoords="offset points",
-        ha="right",
-        fontsize=7.5,
-        color=GREY,
-    )
+    level(left, constant, f"constant guess {constant:.1f}", at_right=True, style="--")
     right.axhline(CHANCE, color=GREY, linestyle=":")
     label(left, "AUC of the better fresh adversary, %", "class accuracy, %", legend=True)
     label(right, "λ", f"AUC of adversaries against {_attributes(result)}, %", legend=True)

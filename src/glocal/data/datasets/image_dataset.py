@@ -7,9 +7,9 @@ package manager downloads. The decoded arrays must have the right sha256.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -73,15 +73,9 @@ def check(data: ImageSet, arrays: Arrays) -> None:
 
 def arrays(data: ImageSet, folder: str | None = None) -> Arrays:
     """The data set: from the folder, or GLOCAL_DATA, or the cache, or its package."""
-    if folder is not None:
-        found = in_folder(data, Path(folder).expanduser(), "folder=")
-        if found is None:
-            raise GlocalError(f"{folder!r} has no files of {data.name}: put {data.wanted} there.")
+    found = archives.users_own(folder, partial(in_folder, data), data.name, data.wanted)
+    if found is not None:
         return found
-    if own := os.environ.get("GLOCAL_DATA"):
-        found = in_folder(data, Path(own).expanduser(), "GLOCAL_DATA")
-        if found is not None:
-            return found
     found = cache.kept(data.name, lambda arrays: check(data, arrays))
     if found is None and data.installed is not None and data.installed.is_dir():
         found = in_folder(data, data.installed, "the package")

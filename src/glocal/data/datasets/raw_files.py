@@ -7,9 +7,9 @@ package manager downloads. Each must have the right sha256.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,15 +47,9 @@ class FileSet:
 
 def contents(data: FileSet, folder: str | None = None) -> Files:
     """The files of the data set: from the folder, or GLOCAL_DATA, or the cache, or its package."""
-    if folder is not None:
-        found = _in_folder(data, Path(folder).expanduser(), "folder=")
-        if found is None:
-            raise GlocalError(f"{folder!r} has no files of {data.name}: put {data.wanted} there.")
+    found = archives.users_own(folder, partial(_in_folder, data), data.name, data.wanted)
+    if found is not None:
         return found
-    if own := os.environ.get("GLOCAL_DATA"):
-        found = _in_folder(data, Path(own).expanduser(), "GLOCAL_DATA")
-        if found is not None:
-            return found
     kept = cache.kept(data.name, lambda arrays: check(data, _as_files(arrays)))
     return _from_package(data) if kept is None else _as_files(kept)
 
