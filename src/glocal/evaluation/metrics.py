@@ -4,8 +4,8 @@ A metric is a pure function that maps one client's ``logits`` [n, C], labels ``y
 optionally, a ``weight`` for each example (the pooled estimate needs one) to a float. For sequences
 ``logits`` are [n, T, C] and ``y`` is [n, T]: every position with a label counts as an example
 (:mod:`glocal.core.padding`), with its sequence's weight or, where ``weight`` is [n, T], its own.
-Without examples, or with weights that sum to zero, a metric is NaN. Sums are in double precision, over the whole set:
-a mean of batches' calibration errors or AUCs is another quantity.
+Without examples, or with weights that sum to zero, a metric is NaN. Sums are in double precision,
+over the whole set: a mean of batches' calibration errors or AUCs is another quantity.
 
 Calibration is that of Guo, Pleiss, Sun and Weinberger, *On calibration of modern neural networks*,
 ICML 2017: with the top-1 confidences cut into 15 bins of equal width ``((b−1)/15, b/15]``::
