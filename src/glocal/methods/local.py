@@ -78,7 +78,7 @@ def local(
         positive(lr=training["lr"])
     elif grid is not None and (not grid or min(grid) <= 0):
         raise GlocalError(f"grid must hold learning rates above 0, not {grid}.")
-    rates = (training["lr"],) if "lr" in training else tuple(grid or ())
+    rates = (float(training["lr"]),) if "lr" in training else tuple(map(float, grid or ()))
     positive_integers(max_epochs=max_epochs, patience=patience)
     by_epoch = schedule(training.get("schedule", "constant"))
     if isinstance(by_epoch, Plateau):

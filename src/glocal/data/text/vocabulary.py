@@ -2,8 +2,8 @@
 
 A vocabulary of size ``V`` has ``<pad>`` (0) and ``<unk>`` (1), and the ``V − 2`` tokens that are
 the most frequent in all clients' *training* text, ties in alphabetical order. Counts are sums,
-which clients could send. Every other token is ``<unk>`` where it is read; where it should be predicted,
-nothing is asked: that position has no label (:mod:`glocal.core.padding`).
+which clients could send. Every other token is ``<unk>`` where it is read; where it should be
+predicted, nothing is asked: that position has no label (:mod:`glocal.core.padding`).
 """
 
 from __future__ import annotations
