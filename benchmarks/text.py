@@ -31,24 +31,23 @@ import glocal
 
 METHODS = ("local", "fedavg", "fedper", "ditto")
 
-SMALL = "batch_size=10,epochs=1,grad_clip=1"
 LEAF = "lr=0.8,momentum=0.9,weight_decay=1e-4,batch_size=50,epochs=5,schedule=step(0.99)"
 WORDS = "lr=40.0,batch_size=20,epochs=2,grad_clip=0.25"
 
 CASES: dict[str, dict[str, Any]] = {
     "shakespeare": {
-        "data": "shakespeare(roles=12,characters=4000,stride=10)",
+        "data": "shakespeare(roles=8,characters=6000,length=40,stride=5)",
         "model": "char-lstm(embedding=8,hidden=32,layers=1)",
-        "training": f"lr=1.0,{SMALL}",
-        "alone": f"local(grid=[0.5,1.0],{SMALL},max_epochs=30,patience=5)",
-        "rounds": 30,
+        "training": "lr=1.0,batch_size=50,epochs=1,grad_clip=1",
+        "alone": "local(grid=[0.5,1.0],batch_size=50,grad_clip=1,max_epochs=20,patience=4)",
+        "rounds": 15,
     },
     "sotu": {
-        "data": "sotu(words=3000,vocabulary=500,length=20)",
+        "data": "sotu(words=2000,vocabulary=300,length=10)",
         "model": "word-lstm(hidden=32,layers=1)",
-        "training": f"lr=3.0,{SMALL}",
-        "alone": f"local(grid=[1.0,3.0],{SMALL},max_epochs=30,patience=5)",
-        "rounds": 30,
+        "training": "lr=3.0,batch_size=20,epochs=1,grad_clip=1",
+        "alone": "local(grid=[1.0,3.0],batch_size=20,grad_clip=1,max_epochs=20,patience=4)",
+        "rounds": 15,
     },
     "leaf": {
         "data": "shakespeare(stride=1)",

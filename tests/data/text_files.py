@@ -39,7 +39,9 @@ Another place.
 
 PLAYS = {
     "hamlet_gut.txt": HAMLET.encode("latin-1"),
-    "macbeth_gut.txt": "ACT I.\r\n\r\nMacb.\r\nSo foul and fair a day, naïve.\r\n".encode("latin-1"),
+    "macbeth_gut.txt": "ACT I.\r\n\r\nMacb.\r\nSo foul and fair a day, naïve.\r\n".encode(
+        "latin-1"
+    ),
 }
 
 
