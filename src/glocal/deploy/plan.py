@@ -261,9 +261,9 @@ def _refusals(plan: DeployPlan) -> list[str]:
     if config.baseline == "best":
         found.append('nodes train the same model alone: use baseline = "same" in the plan.')
     for technique in techniques(config.adapt):
-        if technique.of_union or technique.public:
+        if technique.fisher in ("union", "public"):
             found.append(
-                f"{technique.name} needs what all clients have, or public data, at every node: "
-                "choose another adaptation in the plan."
+                f"{technique.name}(fisher={technique.fisher}) needs what other participants have: "
+                "use fisher=own in the plan."
             )
     return found

@@ -205,9 +205,9 @@ class Training:
         """An empty store for what is kept of the clients in a stage."""
         return self.clients.store(self, progress)
 
-    def cohort(self, round: int) -> Tensor:
-        """The clients of a round."""
-        return self.sampler.cohort(len(self.fed), self.key(COHORT, round))
+    def cohort(self, progress: Progress, number: int) -> Tensor:
+        """The ids of those who take part in a round."""
+        return self.sampler.cohort(len(self.fed), self.key(COHORT, number))
 
     def run(
         self, progress: Progress, on_round: Callable[[Progress], None] = lambda progress: None
@@ -232,7 +232,7 @@ class Training:
         """
         method, t = self.method(progress), progress.round
         down = self.broadcast(progress)
-        ids = self.cohort(t)
+        ids = self.cohort(progress, t)
         line: dict[str, Any] = {"round": t + 1, "cohort": len(ids)}
         uplink, counts = nobody(ids).used, NO_TRAFFIC
         if len(ids):
@@ -330,9 +330,9 @@ class Training:
             key=key if numbers is None else lambda client: key(int(numbers[client])),
         )
 
-    def models(self, progress: Progress) -> Models:
-        """Every client's candidates, as the run stands."""
-        local, down = self.halves[progress.stage], self.broadcast(progress)
+    def models(self, progress: Progress, down: Downlink | None = None) -> Models:
+        """Every client's candidates, as the run stands; ``down`` is what the server sent them."""
+        local, down = self.halves[progress.stage], down or self.broadcast(progress)
         states = partial(progress.clients.gather, make=self.make(progress, local))
         if local.solve_before_evaluation:
             states = partial(evaluated_rounds.solved, self, progress, local, down, states)
