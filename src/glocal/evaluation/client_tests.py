@@ -47,14 +47,16 @@ class ClientTest:
         each = []
         for k, values in enumerate(tests.of(trial.outcome)):
             known = values[np.isfinite(values)]
-            sums = (len(known), float(known.sum()), float((known**2).sum()))
             client = cls(
                 float(found.benefit[0, k]),
                 float(found.differing[0, k]),
                 float(found.effective[0, k]),
-                *exact[k],
+                exact[k][0],
+                exact[k][1],
                 float(delta[k]),
-                *sums,
+                len(known),
+                float(known.sum()),
+                float((known**2).sum()),
             )
             each.append(client)
         return each
