@@ -10,7 +10,7 @@ import torch
 
 import glocal
 from deploy.federations import SETTINGS, Deployment, nine_clients
-from glocal.core import tree
+from glocal.core import secret, tree
 from glocal.core.types import Tree
 from specs import EVERYBODY, SMALL
 
@@ -20,6 +20,7 @@ COMPOSED = [
     "fedavg+yogi(lr=0.1)",
     "ditto+dp(clip=0.5,noise=0.3)",
     "fedavg+dp(clip=0.1,noise=0.3,quantile=0.5)",
+    "fedavg+dp(clip=0.5,noise=0.3,where=local)",
     "fedevg+dp(clip=0.5,noise=0.3)",
     "lg-fedavg(goal=0.34)",
     "fedper+top-k(share=0.5)",
@@ -41,6 +42,12 @@ def assert_close(found: dict[str, Any], wanted: dict[str, Any]) -> None:
         if isinstance(value, float):
             value = pytest.approx(value, rel=1e-5, abs=1e-6, nan_ok=True)
         assert found[name] == value, name
+
+
+@pytest.fixture(autouse=True)
+def _one_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both draw their noise and their cohorts from the same key."""
+    monkeypatch.setattr(secret, "fresh", lambda: secret.of_seed(5))
 
 
 def check(spec: str, folder: Path, **given: Any) -> None:

@@ -17,14 +17,16 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from glocal.core import rng, tree
-from glocal.core.errors import GlocalError, NoRoomError
+from glocal.core import files, secret, tree
+from glocal.core.errors import NoRoomError
+from glocal.core.tensor_files import load_tensors, save_tensors
 from glocal.core.threads import one_thread
 from glocal.core.types import Tree, Uplink
 from glocal.data.federation import Federation
@@ -72,7 +74,7 @@ class Node:
 
     ``answer`` never raises: what goes wrong is answered with a code, since the text of an exception
     may have data in it; ``note`` is told that text, on this side. Where clients add the plan's
-    noise, it is drawn from the node's ``secret``.
+    noise, it is drawn from the node's ``secret``, which is made and kept here unless it is given.
     """
 
     def __init__(
@@ -80,13 +82,14 @@ class Node:
         plan: DeployPlan,
         fed: Federation,
         folder: Path,
-        secret: Tensor | None = None,
+        secret_key: Tensor | None = None,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
         plan.schema.check(fed)
         # Clients are evaluated on their own test examples: those of others are elsewhere.
         self.fed = replace(fed, label_shift_only=False, pooled=False, central=None)
-        self.plan, self.folder, self.secret, self.note = plan, folder, secret, note
+        self.plan, self.folder, self.note = plan, folder, note
+        self.secret = secret_key
         self.states = Versions(folder / "states")
         self._lock = threading.Lock()
         self._trainings: dict[tuple[int, ...], tuple[Setup, Training]] = {}
@@ -278,9 +281,19 @@ class Node:
         if not self._adds_noise(asked):
             return numbers  # nothing is drawn
         if self.secret is None:
-            raise GlocalError("a node that adds noise needs a secret key.")
-        root = rng.fold(rng.fold(self.secret, REDUCE), asked.progress.round)
-        return rng.fold(rng.fold(root, 0), numbers)
+            self.secret = kept_secret(self.folder)
+        return secret.fold(self.secret, REDUCE, asked.progress.round, 0, numbers)
+
+
+def kept_secret(folder: Path) -> Tensor:
+    """The node's own key, made once: an answer that is given again has the same noise."""
+    path = files.make_folder(folder) / "secret.safetensors"
+    if not path.is_file():
+        with suppress(FileExistsError):
+            path.touch(mode=0o600, exist_ok=False)
+        save_tensors(path, {"key": secret.fresh()})
+        path.chmod(0o600)
+    return load_tensors(path, "the node's secret key cannot be read", "remove it")["key"]
 
 
 def _one(state: Tree, device: torch.device) -> Tree:

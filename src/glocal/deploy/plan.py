@@ -254,6 +254,11 @@ def _refusals(plan: DeployPlan) -> list[str]:
             "pooled tests clients on everybody's examples, which do not leave their nodes: leave "
             "pooled out of the plan."
         )
+    if config.public_noise:
+        found.append(
+            "noise that is drawn from the plan's seed could be taken off by anyone who has the "
+            "plan: leave public_noise out of it."
+        )
     if config.repeats != 1:
         found.append("a deployment trains once: leave repeats out of the plan.")
     if config.tune:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from glocal.core import rng, tree
+from glocal.core.errors import GlocalError
 from glocal.core.types import Params, Tree, Uplink
 from glocal.data.federation import Federation
 from glocal.nn.optim import Optimizer
@@ -100,12 +101,17 @@ class ServerHalf:
         return dataclasses.replace(uplink, extra=message, said=said)
 
     def reduce(
-        self, state: Tree, uplink: Uplink, setting: Setting, key: Tensor
+        self,
+        state: Tree,
+        uplink: Uplink,
+        setting: Setting,
+        key: Tensor,
+        secret: Tensor | None = None,
     ) -> tuple[Tree, Tensor]:
         """The state after a cohort's messages, and the weight of each client.
 
-        An empty cohort changes nothing, but where privacy adds noise, which must not tell that
-        nobody was there.
+        Privacy draws its noise from the ``secret`` of the round. An empty cohort changes nothing,
+        but where privacy adds noise, which must not tell that nobody was there.
         """
         if len(uplink.ids) == 0 and self.privacy is None:
             return state, torch.zeros(0)
@@ -115,9 +121,11 @@ class ServerHalf:
             combined = self.combine(uplink, p)
         else:
             assert self.message is not None
+            if secret is None:
+                raise GlocalError(f"{self.privacy.name} has no secret key to draw its noise from.")
             messages, like = self.message(uplink), self.like(state)
             combined, privacy = self.privacy.mean(
-                privacy, messages, like, uplink.ids, p, setting, key, uplink.said
+                privacy, messages, like, uplink.ids, p, setting, secret, uplink.said
             )
         changes = self.apply(state, combined, uplink, setting, rng.fold(key, 2))
         return {**state, **changes, "weighting": weighting, "privacy": privacy}, p

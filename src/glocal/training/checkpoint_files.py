@@ -92,6 +92,11 @@ class CheckpointFiles:
                 return _read(path)
         return None
 
+    def keep_newest(self) -> None:
+        """Remove all files but the newest."""
+        for old in [*self._files()[1:], *self.folder.glob("*.damaged")]:
+            old.unlink(missing_ok=True)
+
     def oldest(self) -> int | None:
         """The number of the oldest file, if there is one."""
         files = self._files()
