@@ -337,9 +337,9 @@ class Training:
             key=key if numbers is None else lambda client: key(int(numbers[client])),
         )
 
-    def models(self, progress: Progress) -> Models:
-        """Every client's candidates, as the run stands."""
-        local, down = self.halves[progress.stage], self.broadcast(progress)
+    def models(self, progress: Progress, down: Downlink | None = None) -> Models:
+        """Every client's candidates, as the run stands; ``down`` is what the server sent them."""
+        local, down = self.halves[progress.stage], down or self.broadcast(progress)
         states = partial(progress.clients.gather, make=self.make(progress, local))
         if local.solve_before_evaluation:
             states = partial(evaluated_rounds.solved, self, progress, local, down, states)
