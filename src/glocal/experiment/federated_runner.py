@@ -88,7 +88,9 @@ class Federated:
             adversary,
             config.diverged,
             Storage(config.states),
+            longest_update=config.longest_update,
             patience=config.patience,
+            public_noise=config.public_noise,
         )
         if config.patience is not None and self.private:
             raise GlocalError(
@@ -245,7 +247,7 @@ class Federated:
                 tick=tick,
             )
         states, on_disk = contents(done.clients)
-        privacy = training.method(done).privacy
+        privacy, public = training.method(done).privacy, training.public_noise
         return Repeat(
             outcome,
             scores.value,
@@ -266,7 +268,9 @@ class Federated:
             adapted=adapted,
             trained=trained,
             struck=struck(training, setup, trained.models, end.stopped),
-            privacy=privacy.spent(done.server["privacy"], training.setting) if privacy else None,
+            privacy=privacy.spent(done.server["privacy"], training.setting, public=public)
+            if privacy
+            else None,
             made=made(training, done, setup.fed),
             on_disk=on_disk,
         )

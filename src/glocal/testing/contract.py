@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from glocal.core import rng, tree
+from glocal.core import rng, secret, tree
 from glocal.core.errors import GlocalError
 from glocal.core.threads import one_thread
 from glocal.core.types import Tree, Uplink
@@ -25,6 +25,7 @@ from glocal.nn import models
 from glocal.nn.task import Augment, SeveralTrainingsError, Task
 from glocal.slots.method import Method, Plan, as_plan
 from glocal.slots.server_half import whole_model
+from glocal.testing.auxiliary import check_auxiliary
 from glocal.testing.trees import (
     assert_same,
     assert_structure,
@@ -77,6 +78,7 @@ def check_method(
     - *Nothing private is sent*: nothing that is sent is a piece of a client's state (a single
       number, or a constant, can be so by chance and is passed over), and nothing that one client
       sends depends on the state of another.
+    - *Auxiliary models stay with the clients*, and without weight change nothing, to the bit.
     - *Candidates* have the model's names and shapes, and can be evaluated.
 
     Args:
@@ -104,7 +106,7 @@ def check_method(
         model = models.build(model or "mlp(7)", input_shape=shape, classes=fed.classes)
     task = Task(model, augment=augment)
     sampler = Fixed(max(1, len(fed) // 2)) if sampler is None else sampler
-    training = Training(plan, task, fed, Sequential(), sampler, rounds, 0)
+    training = Training(plan, task, fed, Sequential(), sampler, rounds, 0, public_noise=True)
     training = replace(training, seed=telling_seed(training))
     kit = Contract(training, tolerance)
     kit.another_seed()
@@ -117,6 +119,8 @@ def check_method(
     kit.side_by_side()
     kit.private()
     kit.candidates()
+    stage = kit.traces["sequential"].end.stage
+    check_auxiliary(plan.stages[stage].method, training, kit.everybody, kit.engines)
 
 
 def ragged() -> Federation:
@@ -206,7 +210,8 @@ class Contract:
         given = {"server state": state, "uplink": uplink_tree(uplink)}
         before = clone(given)
         key = self.training.key(-2, 2)
-        after, _ = method.server_half.reduce(state, uplink, self.training.setting, key)
+        noise = secret.of_seed(2)
+        after, _ = method.server_half.reduce(state, uplink, self.training.setting, key, noise)
         assert_same("inputs unmodified (server)", "what it was given", given, before)
         return after
 
