@@ -46,13 +46,11 @@ def same(a: Path, b: Path, files: Sequence[str] = FILES) -> bool:
     return all((a / f).read_bytes() == (b / f).read_bytes() for f in files)
 
 
-@pytest.mark.parametrize(
-    ("method", "number", "code"),
-    [
-        ("ditto", signal.SIGINT, 130),
-        ("fedavg(shared=last(1))+autoencoder(hidden=4)+pretrain(1)", signal.SIGTERM, 143),
-    ],
-)
+OWN_LAYERS = "fedavg(shared=last(1))+autoencoder(hidden=4)+pretrain(1)"
+STOPPED = [("ditto", signal.SIGINT, 130), (OWN_LAYERS, signal.SIGTERM, 143)]
+
+
+@pytest.mark.parametrize(("method", "number", "code"), STOPPED)
 def test_a_signal_stops_after_the_round_and_says_how_to_go_on(
     command: Command, monkeypatch: pytest.MonkeyPatch, method: str, number: int, code: int
 ) -> None:
