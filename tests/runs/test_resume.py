@@ -27,6 +27,8 @@ ALONE = "local(lr=0.1,max_epochs=3)"
 SMALL = f"--clients 8 --partition iid --model mlp(8) --rounds 4 --baseline {ALONE} --jobs 1".split()
 SMALL += ["--checkpoint-every", "1"]
 TENSORS = ("final.safetensors", "clients.safetensors")
+OWN_LAYERS = "fedavg(shared=last(1))+autoencoder(hidden=4)+pretrain(1)"
+STOPPED = [("ditto", signal.SIGINT, 130), (OWN_LAYERS, signal.SIGTERM, 143)]
 FILES = ("result.json", "metrics.jsonl", "models.json", "SHA256SUMS", *TENSORS)
 
 
@@ -44,10 +46,6 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, rounds: int, number: int = signa
 
 def same(a: Path, b: Path, files: Sequence[str] = FILES) -> bool:
     return all((a / f).read_bytes() == (b / f).read_bytes() for f in files)
-
-
-OWN_LAYERS = "fedavg(shared=last(1))+autoencoder(hidden=4)+pretrain(1)"
-STOPPED = [("ditto", signal.SIGINT, 130), (OWN_LAYERS, signal.SIGTERM, 143)]
 
 
 @pytest.mark.parametrize(("method", "number", "code"), STOPPED)
