@@ -74,6 +74,8 @@ class Training:
     """What is recorded of validation by round, known beforehand where that data is trained on."""
     turns: tuple[int, ...] = ()
     """Where it is tuned: how many trainings are side by side while that is done, and then."""
+    longest_update: float | None = None
+    """Updates longer than so many times the median of their cohort are left out."""
     clients: Clients = field(default_factory=LocalClients)
     """Where the clients are: here, or elsewhere."""
     patience: int | None = None
@@ -86,10 +88,12 @@ class Training:
         if self.rounds < 1:
             raise GlocalError(f"rounds must be 1 or more, not {self.rounds}.")
         check_policy(self.diverged)
-        if self.diverged == "clip" and any(s.method.privacy for s in self.plan.stages):
+        by_others = self.diverged == "clip" or self.longest_update is not None
+        if by_others and any(s.method.privacy for s in self.plan.stages):
             raise GlocalError(
-                "clipping by the others' lengths would let one client's data show in another's "
-                "update, which dp does not count: use diverged='skip'."
+                "to clip or leave out by the others' lengths would let one client's data show in "
+                "what becomes of another's update, which dp does not count: use diverged='skip', "
+                "and leave longest_update out."
             )
 
     @cached_property
