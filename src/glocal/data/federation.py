@@ -52,6 +52,7 @@ def federation(
     task: str = quantities.AUTO,
     min_examples: int = 0,
     protected: Protected = (),
+    chronological: bool = False,
 ) -> Federation:
     """A federation from your own data.
 
@@ -95,8 +96,16 @@ def federation(
             left out, and a note names them.
         protected: columns of a table that are protected attributes (sex, origin) and no features;
             of arrays, a value for each row by the attribute's name, as in ``{"sex": values}``.
+        chronological: whether rows are in the order of time. Then each client trains on the first
+            of its rows, validates on the next and is tested on the last, in every repeat.
     """
     check_kind("pooled", pooled, bool | None)
+    check_kind("chronological", chronological, bool)
+    if chronological and group is not None:
+        raise GlocalError(
+            "chronological= splits each client's rows at two points in time, and group= keeps rows "
+            "together whenever they are: leave one of them out."
+        )
     quantities.check_task(task)
     shares = check.shares(split)
     seed = integer(seed, "the seed", 0, LARGEST - 1)
@@ -179,6 +188,8 @@ def federation(
         extra["pooled"] = pooled
     if numeric:
         extra["task"] = task
+    if chronological:
+        extra["chronological"] = True
     keys = None if raw is None else own_table.row_keys(inputs, labels, unit, attributes)
     order = None if keys is None else torch.from_numpy(np.argsort(keys, kind="stable"))
     by_label = torch.zeros_like(labels, dtype=torch.int64) if numeric else labels
@@ -213,6 +224,7 @@ def federation(
         attributes=attributes,
         rank=None if keys is None else own_table.ranks(keys, assignment.rows),
         target=Target(task) if numeric else Target(),
+        chronological=chronological,
     )
     data = apply(data, transforms)
     if raw is not None:

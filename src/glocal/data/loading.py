@@ -14,6 +14,7 @@ from glocal.data.datasets.registry import is_named, named
 from glocal.data.federation import Federation, federation
 from glocal.data.partition import column_of
 from glocal.data.table import Table, listed, named_columns
+from glocal.data.text.text_federation import text_federation
 from glocal.data.transforms import Transform
 from glocal.data.validation import as_array, missing
 
@@ -41,6 +42,7 @@ def load(
     encoding: str | None = None,
     min_examples: int = 0,
     protected: Sequence[str] = (),
+    chronological: bool | None = None,
 ) -> Federation:
     """A federation from a data set's name, or from a file of yours.
 
@@ -77,6 +79,8 @@ def load(
         protected: columns of a table that are protected attributes and no features; data sets by
             name that have some bring them, and this then says which (see
             :func:`glocal.federation`).
+        chronological: True for rows in the order of time: each client trains on its first, and is
+            tested on its last (see :func:`glocal.federation`). Text always is.
     """
     if clients is not None:
         integer(clients, "the number of clients", 1)
@@ -91,6 +95,18 @@ def load(
             )
     if source.protected:
         of_table |= _protected(source, drop, protected)
+    if source.text is not None:
+        given: dict[str, Any] = {
+            "clients": clients,
+            "partition": partition,
+            "pooled": pooled or None,
+        }
+        given |= {"transforms": transforms or None, "task": None if task == "auto" else task}
+        given["chronological"] = None if chronological else chronological
+        _check_text(str(name), given)
+        return text_federation(
+            source.text, name=str(name), split=split, seed=seed, min_examples=min_examples
+        )
     x, ids = source.x, source.clients
     if partition is None and ids is None and files.is_file(Path(name)):
         raise _no_clients(Path(name), source)
@@ -117,6 +133,7 @@ def load(
         preprocessing=preprocessing,
         task=task,
         min_examples=min_examples,
+        chronological=bool(chronological),
         **of_table,
     )
 
@@ -132,6 +149,17 @@ def _protected(source: Source, drop: Sequence[str], asked: Sequence[str]) -> dic
             )
     others = [name for name in source.protected if name not in named]
     return {"protected": named, "drop": (*named_columns(drop, source.x, "drop"), *others)}
+
+
+def _check_text(name: str, given: Mapping[str, Any]) -> None:
+    """Refuse what text does not take: it has clients and an order of its own."""
+    settings = name.partition("(")[0]
+    for option, value in given.items():
+        if value is not None:
+            raise GlocalError(
+                f"{settings} is text with clients of its own, in the order of time, and takes no "
+                f"{option}=: leave it out ('glocal data {settings}' says what it takes)."
+            )
 
 
 def brings_clients(name: str | Path, partition: str | None) -> bool:

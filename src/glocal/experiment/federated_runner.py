@@ -36,6 +36,7 @@ from glocal.experiment.synthetic import made
 from glocal.experiment.tuning import Choice
 from glocal.slots.method import Plan
 from glocal.slots.server_half import whole_model
+from glocal.training import plateau
 from glocal.training.best_round import at_best
 from glocal.training.checkpoint import CheckpointPolicy, CheckpointWriter
 from glocal.training.client_state.placement import Storage
@@ -87,13 +88,16 @@ class Federated:
             adversary,
             config.diverged,
             Storage(config.states),
+            longest_update=config.longest_update,
             patience=config.patience,
+            public_noise=config.public_noise,
         )
         if config.patience is not None and self.private:
             raise GlocalError(
                 "the round that patience keeps would be chosen on clients' data without noise, "
                 "which dp does not count: leave one of them out."
             )
+        plateau.check(self.plan, config.validate_every)
         for technique in techniques(config.adapt):
             technique.check(setup.task, config.public, private=self.private)
             if technique.name == "distill":
@@ -243,7 +247,7 @@ class Federated:
                 tick=tick,
             )
         states, on_disk = contents(done.clients)
-        privacy = training.method(done).privacy
+        privacy, public = training.method(done).privacy, training.public_noise
         return Repeat(
             outcome,
             scores.value,
@@ -264,7 +268,9 @@ class Federated:
             adapted=adapted,
             trained=trained,
             struck=struck(training, setup, trained.models, end.stopped),
-            privacy=privacy.spent(done.server["privacy"], training.setting) if privacy else None,
+            privacy=privacy.spent(done.server["privacy"], training.setting, public=public)
+            if privacy
+            else None,
             made=made(training, done, setup.fed),
             on_disk=on_disk,
         )

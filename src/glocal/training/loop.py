@@ -28,7 +28,7 @@ from glocal.slots.method import Method, Plan
 from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
-from glocal.training import best_round, evaluated_rounds, first_rounds
+from glocal.training import best_round, evaluated_rounds, first_rounds, plateau, secret_draws
 from glocal.training.attacks import Adversary
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstStates
@@ -74,20 +74,26 @@ class Training:
     """What is recorded of validation by round, known beforehand where that data is trained on."""
     turns: tuple[int, ...] = ()
     """Where it is tuned: how many trainings are side by side while that is done, and then."""
+    longest_update: float | None = None
+    """Updates longer than so many times the median of their cohort are left out."""
     clients: Clients = field(default_factory=LocalClients)
     """Where the clients are: here, or elsewhere."""
     patience: int | None = None
     """It ends when it was evaluated so often without getting better, and its best round is kept
     (:mod:`glocal.training.best_round`)."""
+    public_noise: bool = False
+    """Whether the noise of privacy is that of the seed (:mod:`glocal.training.secret_draws`)."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise GlocalError(f"rounds must be 1 or more, not {self.rounds}.")
         check_policy(self.diverged)
-        if self.diverged == "clip" and any(s.method.privacy for s in self.plan.stages):
+        by_others = self.diverged == "clip" or self.longest_update is not None
+        if by_others and any(s.method.privacy for s in self.plan.stages):
             raise GlocalError(
-                "clipping by the others' lengths would let one client's data show in another's "
-                "update, which dp does not count: use diverged='skip'."
+                "to clip or leave out by the others' lengths would let one client's data show in "
+                "what becomes of another's update, which dp does not count: use diverged='skip', "
+                "and leave longest_update out."
             )
 
     @cached_property
@@ -210,16 +216,12 @@ class Training:
         method, key = self.plan.stages[0].method, self.key(BEGIN, 0)
         state = method.begin(self.task, params, self.setting, key)
         progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Traffic())
-        progress.clients = self.store(progress)
+        progress.clients, progress.secret = self.store(progress), secret_draws.begun(self)
         return progress
 
     def store(self, progress: Progress) -> ClientStore:
         """An empty store for what is kept of the clients in a stage."""
         return self.clients.store(self, progress)
-
-    def cohort(self, round: int) -> Tensor:
-        """The clients of a round."""
-        return self.sampler.cohort(len(self.fed), self.key(COHORT, round))
 
     def run(
         self, progress: Progress, on_round: Callable[[Progress], None] = lambda progress: None
@@ -244,7 +246,7 @@ class Training:
         """
         method, t = self.method(progress), progress.round
         down = self.broadcast(progress)
-        ids = self.cohort(t)
+        ids = self.cohort(progress, t)
         line: dict[str, Any] = {"round": t + 1, "cohort": len(ids)}
         uplink, counts = nobody(ids).used, NO_TRAFFIC
         if len(ids):
@@ -253,7 +255,11 @@ class Training:
         if standing is not None and len(uplink.ids):
             before = standing(progress.server["weighting"], uplink.ids)
         progress.server, weights = method.server_half.reduce(
-            progress.server, uplink, self.setting, self.key(REDUCE, t)
+            progress.server,
+            uplink,
+            self.setting,
+            self.key(REDUCE, t),
+            secret_draws.noise_key(self, progress, REDUCE, t),
         )
         progress.decision = Decision(uplink.ids, weights, uplink.loss, before) if len(ids) else None
         progress.traffic.record(*counts)
@@ -261,10 +267,16 @@ class Training:
         progress.history.append(line)
         self._after(progress, line)
 
+    def cohort(self, progress: Progress, number: int) -> Tensor:
+        """The ids of those who take part in a round."""
+        key = secret_draws.sampling_key(self, progress, COHORT, number)
+        return self.sampler.cohort(len(self.fed), key)
+
     def broadcast(self, progress: Progress) -> Downlink:
         """What the server sends as the run stands."""
         down = self.method(progress).broadcast(progress.server, progress.round, self.setting)
-        return down if self.rate == 1.0 else {**down, "lr": down["lr"] * self.rate}
+        rate = self.rate * plateau.factor(self.method(progress), progress)
+        return down if rate == 1.0 else {**down, "lr": down["lr"] * rate}
 
     def round_of(
         self, progress: Progress, ids: Tensor, key: Tensor, down: Downlink | None = None
@@ -344,9 +356,9 @@ class Training:
             key=key if numbers is None else lambda client: key(int(numbers[client])),
         )
 
-    def models(self, progress: Progress) -> Models:
-        """Every client's candidates, as the run stands."""
-        local, down = self.halves[progress.stage], self.broadcast(progress)
+    def models(self, progress: Progress, down: Downlink | None = None) -> Models:
+        """Every client's candidates, as the run stands; ``down`` is what the server sent them."""
+        local, down = self.halves[progress.stage], down or self.broadcast(progress)
         states = first_rounds.states(self, progress, down)
         if local.solve_before_evaluation:
             key = self.round_key(progress)

@@ -8,20 +8,17 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
-import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path, PurePosixPath
-from typing import IO, TypeVar, cast
+from typing import IO, cast
 
 from glocal.core.errors import GlocalError
 
 LARGEST = 64 * 2**20
 """The largest file in bytes, also after decompression; no file of a known data set is larger."""
-
-Found = TypeVar("Found")
 
 UNREADABLE = (
     *(OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError),
@@ -35,23 +32,7 @@ def in_folder(folder: Path, names: Sequence[str]) -> dict[str, Path]:
     return {name: path for name, path in places if path.is_file()}
 
 
-def users_own(
-    folder: str | None, look: Callable[[Path, str], Found | None], name: str, wanted: str
-) -> Found | None:
-    """The data in the folder that is named for it, or in GLOCAL_DATA, if it is there.
-
-    ``look(folder, named_by)`` reads it; that a folder named for this data has none is an error.
-    """
-    if folder is not None:
-        found = look(Path(folder).expanduser(), "folder=")
-        if found is None:
-            raise GlocalError(f"{folder!r} has no files of {name}: put {wanted} there.")
-        return found
-    general = os.environ.get("GLOCAL_DATA")
-    return look(Path(general).expanduser(), "GLOCAL_DATA") if general else None
-
-
-def in_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:
+def in_archive(path: Path, names: Container[str]) -> dict[str, bytes]:
     """The contents of those named files in a ``.tar.gz``, ``.tgz``, ``.deb`` or ``.whl``."""
     contents = {}
     try:
@@ -76,7 +57,7 @@ def in_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:
     return contents
 
 
-def _in_zip(path: Path, names: Sequence[str]) -> dict[str, bytes]:
+def _in_zip(path: Path, names: Container[str]) -> dict[str, bytes]:
     contents = {}
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():

