@@ -70,6 +70,11 @@ def test_they_stay_with_their_rows() -> None:
     both = SideBySide.of([fed, replace(fed.fold(1), x=fed.x + 1)]).whole
     assert both.attributes is not None
     assert sexes(both) == [*TABLE["sex"], *TABLE["sex"]]
+    part = fed.part([2, 0])
+    assert part.attributes is not None
+    assert torch.equal(
+        part.attributes.codes[part.train.of(0)], fed.attributes.codes[fed.train.of(2)]
+    )
     without = made(protected=(), drop=["sex", "origin"])
     assert without.attributes is None
     assert set(without.examples) == {"x", "y"}

@@ -45,6 +45,15 @@ class Attributes:
         """How many values each attribute has."""
         return tuple(len(each) for each in self.values)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the codes are."""
+        return self.codes.device
+
+    def __getitem__(self, rows: Tensor) -> Attributes:
+        """The attributes of some rows."""
+        return replace(self, codes=self.codes[rows])
+
     def to(self, device: torch.device | str) -> Attributes:
         """The same attributes on another device."""
         return replace(self, codes=self.codes.to(device))

@@ -178,7 +178,8 @@ class Federation(ClientRows):
             return from_counts(torch.cat(each), torch.tensor([len(r) for r in each]))
 
         def part_of(data: ClientRows) -> dict[str, Any]:
-            held = {name: getattr(data, name) for name in ("x", "y", "y_train", "unit")}
+            names = ("x", "y", "y_train", "unit", "attributes")
+            held = {name: getattr(data, name) for name in names}
             return {
                 **{name: t if t is None else t[rows.to(t.device)] for name, t in held.items()},
                 "names": tuple(self.names[k] for k in clients),
