@@ -23,6 +23,7 @@ from glocal.report.tables import (
     verdict,
 )
 from glocal.report.units import unit_of
+from glocal.slots import example_privacy
 from glocal.slots.privacy import in_words
 
 
@@ -222,6 +223,9 @@ def show_privacy(runs: Mapping[str, Run]) -> None:
     for name, run in runs.items():
         if "privacy" in run.summary:
             paragraphs(f"Privacy of {name}: {in_words(run.summary['privacy'])}")
+        if "example_privacy" in run.summary:
+            told = example_privacy.in_words(run.summary["example_privacy"])
+            paragraphs(f"Privacy of examples with {name}: {told}")
 
 
 def show_adaptation(runs: Mapping[str, Run]) -> None:

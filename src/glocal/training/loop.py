@@ -132,7 +132,9 @@ class Training:
 
     def round_key(self, progress: Progress) -> Tensor:
         """The key of the clients' training in the round that comes next."""
-        return self.key(WORK, progress.round)
+        if self.method(progress).example_privacy is None:
+            return self.key(WORK, progress.round)
+        return secret_draws.sampling_key(self, progress, WORK, progress.round)
 
     @cached_property
     def halves(self) -> tuple[Local, ...]:
@@ -194,6 +196,7 @@ class Training:
         state = method.begin(self.task, params, self.setting, key)
         progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Traffic())
         progress.clients, progress.secret = self.store(progress), secret_draws.begun(self)
+        progress.took_part = secret_draws.rounds_of_clients(self)
         return progress
 
     def store(self, progress: Progress) -> ClientStore:
@@ -251,7 +254,9 @@ class Training:
 
     def cohort(self, progress: Progress, number: int) -> Tensor:
         """The ids of those who take part in a round."""
-        key = secret_draws.sampling_key(self, progress, COHORT, number)
+        key = self.key(COHORT, number)
+        if self.method(progress).privacy is not None:
+            key = secret_draws.sampling_key(self, progress, COHORT, number)
         return self.sampler.cohort(len(self.fed), key)
 
     def broadcast(self, progress: Progress) -> Downlink:
@@ -283,6 +288,8 @@ class Training:
         joined = int((~clients.seen[ids.cpu()]).sum())
         work = self.round_of(progress, ids, self.round_key(progress), down)
         work = replace(work, workload=self.workload)
+        if progress.took_part is not None:
+            progress.took_part[stage, ids.cpu()] += 1
         self._expect(progress, ids)
         uplink, states = yield work
         if self.adversary is not None:
