@@ -17,9 +17,11 @@ from glocal.core.own_code import is_own, load_own, told
 from glocal.core.spec import parse_call
 from glocal.nn.optim import Optimizer
 from glocal.slots.aggregation import Combine
+from glocal.slots.auxiliary import Auxiliary
 from glocal.slots.compression import Compression
 from glocal.slots.example_privacy import ExamplePrivacy
 from glocal.slots.method import Method, Plan
+from glocal.slots.pretraining import Pretraining
 from glocal.slots.privacy import Privacy
 from glocal.slots.weighting import Weighting
 
@@ -75,6 +77,12 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "low-rank": ("compression", "slots.compressors:low_rank"),
     "quantised": ("compression", "slots.compressors:quantised"),
     "top-k": ("compression", "slots.compressors:top_k"),
+    "aux-head": ("auxiliary", "slots.auxiliaries:aux_head"),
+    "autoencoder": ("auxiliary", "slots.auxiliaries:autoencoder"),
+    "jigsaw": ("auxiliary", "slots.self_supervised:jigsaw"),
+    "masked-tokens": ("auxiliary", "slots.self_supervised:masked_tokens"),
+    "rotation": ("auxiliary", "slots.self_supervised:rotation"),
+    "pretrain": ("pretraining", "slots.pretraining:pretrain"),
     "sgd": ("server_opt", "nn.optim:sgd"),
     "momentum": ("server_opt", "nn.server_optim:momentum"),
     "adam": ("server_opt", "nn.server_optim:adam"),
@@ -92,9 +100,11 @@ SLOT_OF: dict[type, str] = {
     Privacy: "privacy",
     ExamplePrivacy: "example_privacy",
     Compression: "compression",
+    Auxiliary: "auxiliary",
+    Pretraining: "pretraining",
 }
 
-COMPONENTS = ("weighting", "combine", "server_opt", "privacy", "example_privacy", "compression")
+COMPONENTS = tuple(dict.fromkeys(slot for slot in SLOT_OF.values() if slot != "method"))
 """The slots that a component fills."""
 
 REGISTERED: dict[str, Entry] = {}
@@ -148,8 +158,8 @@ def register(
         name: As specs spell it: letters, digits, ``-``, ``_`` and ``.``, first a letter.
         make: Makes it from its settings, which are annotated as those of ``ditto`` are.
         slot: ``method``, ``weighting``, ``combine``, ``server_opt``, ``privacy``,
-            ``example_privacy`` or ``compression``; found out by what ``make`` is said to return,
-            or returns without settings.
+            ``example_privacy``, ``compression``, ``auxiliary`` or ``pretraining``; found out by
+            what ``make`` is said to return, or returns without settings.
     """
     if make is None:
         return lambda function: _register(name, function, slot)

@@ -132,19 +132,33 @@ class Privacy:
         p: Tensor,
         setting: Setting,
         key: Tensor,
+        said: Tree | None = None,
     ) -> tuple[Params, Tree]:
         """The mean of a cohort's messages, made fit to publish, and the new state.
 
         ``messages`` are the stacked updates, or what takes their place; an empty cohort's mean is
-        zeros of the shapes of ``like``. The ``key`` is secret, and of this round.
+        zeros of the shapes of ``like``. With ``said``, clients have protected their messages
+        themselves; those without noise are clipped again, which changes none that were.
+        The ``key`` is secret, and of this round.
         """
         if len(ids) == 0:
             return self.server(state, tree.zeros(like), {}, setting, secret.fold(key, 1))
-        keys = secret.fold(key, 0, ids)
-        messages, said = torch.func.vmap(partial(self.client, state))(messages, keys)
+        if said is None:
+            keys = secret.fold(key, 0, ids)
+            messages, said = self.protected(state, messages, keys)
+        elif self.where == "central":
+            bound = state["clip"].to(key.device)
+            messages = torch.func.vmap(partial(clipped, bound=bound))(messages)
         total = tree.map(lambda x: weighted_sum(x, p), messages)
         said = tree.map(lambda x: x.sum(0), said)
         return self.server(state, total, said, setting, secret.fold(key, 1))
+
+    def protected(self, state: Tree, messages: Params, keys: Tensor) -> tuple[Params, Tree]:
+        """Clients' stacked messages, made fit to send, and what each of them says of it."""
+        protected: tuple[Params, Tree] = torch.func.vmap(partial(self.client, state))(
+            messages, keys
+        )
+        return protected
 
     def split(self, m: float) -> tuple[float, float]:
         """The update's noise multiplier and the count's noise: together ``noise``."""

@@ -7,6 +7,7 @@ a client's state.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -90,6 +91,15 @@ class ServerHalf:
         """What goes into the downlink beside the parameters."""
         return self.memory.broadcast(state["memory"])
 
+    def protected(self, privacy_state: Tree, uplink: Uplink, keys: Tensor) -> Uplink:
+        """What clients send, protected by themselves before it leaves them; ``keys`` are theirs."""
+        if self.privacy is None or self.message is None:
+            return uplink
+        message, said = self.privacy.protected(privacy_state, self.message(uplink), keys)
+        if self.sends_update:
+            return dataclasses.replace(uplink, update=message, said=said)
+        return dataclasses.replace(uplink, extra=message, said=said)
+
     def reduce(
         self,
         state: Tree,
@@ -115,7 +125,7 @@ class ServerHalf:
                 raise GlocalError(f"{self.privacy.name} has no secret key to draw its noise from.")
             messages, like = self.message(uplink), self.like(state)
             combined, privacy = self.privacy.mean(
-                privacy, messages, like, uplink.ids, p, setting, secret
+                privacy, messages, like, uplink.ids, p, setting, secret, uplink.said
             )
         changes = self.apply(state, combined, uplink, setting, rng.fold(key, 2))
         return {**state, **changes, "weighting": weighting, "privacy": privacy}, p
