@@ -30,13 +30,12 @@ BASE = "fedavg(lr=0.3,epochs=5,batch_size=10)"
 SPECS = (
     BASE,
     f"{BASE}+dp-sgd(clip=1,noise=0)",
-    f"{BASE}+dp-sgd(clip=1,noise=0.5)",
     f"{BASE}+dp-sgd(clip=1,noise=1)",
     f"{BASE}+dp-sgd(clip=1,noise=2)",
     f"{BASE}+dp-sgd(clip=1,noise=4)",
 )
 EXAMPLES = 600
-HEAD = f"{'method':62}{'ε largest':>18}{'ε median':>18}{'accuracy':>10}{'AUC':>7}{'advantage':>11}"
+HEAD = f"{'method':62}{'ε largest':>30}{'ε median':>30}{'accuracy':>10}{'AUC':>7}{'advantage':>11}"
 
 
 def data(seed: int) -> glocal.Federation:
@@ -77,7 +76,7 @@ def attacked(run: glocal.Run, fed: glocal.Federation) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
     print(f"{arguments.rounds} rounds, means over {arguments.seeds} seeds (± standard deviation)")
@@ -105,7 +104,7 @@ def main() -> None:
         figures = [shown(spent[k]) if spent else "–" for k in ("epsilon", "median")]
         spread = torch.tensor([row["auc"] for row in rows], dtype=torch.float64).std()
         told = f"{''.join(cells)}   (AUC ± {float(spread):.3f})"
-        print(f"{spec:62}{figures[0]:>18}{figures[1]:>18}{told}", flush=True)
+        print(f"{spec:62}{figures[0]:>30}{figures[1]:>30}{told}", flush=True)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from glocal.engines.compiled import Programs, pays
 from glocal.engines.evaluation import BatchedEvaluation, eval_rows
 from glocal.engines.poisson_batches import poisson_plan
 from glocal.engines.sequential import Sequential, client_message
+from glocal.engines.shards import joined, parts_of
 from glocal.nn.task import Task
 from glocal.slots.client import Local
 
@@ -73,17 +74,7 @@ class Vectorised:
         size, clients = self.chunk or _chunk(cohort), len(cohort.ids)
         if clients <= size:
             return self._round(cohort)
-        parts = [self._round(cohort.subset(slice(a, a + size))) for a in range(0, clients, size)]
-        sent = [uplink for uplink, _ in parts]
-        losses = [uplink.loss for uplink in sent if uplink.loss is not None]
-        uplink = Uplink(
-            ids=cohort.ids,
-            n=torch.cat([u.n for u in sent]),
-            update=tree.cat([u.update for u in sent]),
-            loss=torch.cat(losses) if losses else None,
-            extra=tree.cat([u.extra for u in sent]),
-        )
-        return uplink, tree.cat([states for _, states in parts])
+        return joined(cohort, [self._round(part) for part in parts_of(cohort, size)])
 
     def _round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         stage = ["start"]
