@@ -1,1 +1,1 @@
-"""The same methods between machines: where the data is, nothing but messages leaves."""
+"""The same methods between machines: a server that has no data, and nodes that have their own."""
