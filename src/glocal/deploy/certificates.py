@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,13 @@ def extra() -> Iterator[None]:
         yield
     except ImportError as error:
         raise GlocalError(MISSING) from error
+
+
+def check_extra() -> None:
+    """Raise where Flower is not installed."""
+    with extra():
+        import_module("cryptography")
+        import_module("flwr")
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -189,8 +197,10 @@ def _signed(builder: Any, key: Any) -> bytes:
 def _usage(**granted: bool) -> Any:
     from cryptography import x509
 
-    names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment")
-    names += ("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only")
+    names = [
+        *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+        *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+    ]
     return x509.KeyUsage(**{name: granted.get(name, False) for name in names})
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from glocal.core.errors import GlocalError
-from glocal.deploy import frames
+from glocal.deploy import audit, frames, wire
+from glocal.deploy.node_folder import NodeFolder
 
 SLOWEST = 60.0
 """Seconds that a request may take to arrive; a training may take as long as it likes."""
@@ -53,3 +55,31 @@ def serve(listener: socket.socket, answer: Callable[[bytes], bytes]) -> None:
     while True:
         connection, _ = listener.accept()
         threading.Thread(target=reply, args=(connection,), daemon=True).start()
+
+
+def run(folder: NodeFolder) -> None:
+    """Load the data and answer for ever; every answer is recorded before it leaves."""
+    from glocal.deploy.node import Node
+
+    plan = folder.approved_plan()
+    node = Node(plan, folder.federation(plan), folder.states)
+
+    def answer(request: bytes) -> bytes:
+        content = node.answer(request)
+        audit.record(folder.audit_file, content, kind=wire.decode(content).kind)
+        return content
+
+    serve(listen(folder.socket), answer)
+
+
+def main() -> None:
+    """Run the node of the folder that is the only argument; the exit code is 2 for bad input."""
+    try:
+        run(NodeFolder(Path(sys.argv[1])))
+    except GlocalError as error:
+        print(f"glocal: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
