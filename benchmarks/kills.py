@@ -217,9 +217,9 @@ def dying(where: str, nth: int) -> Callable[[], None]:
         def die() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
-        from glocal.training import checkpoint_files as vault
+        from glocal.core import tree_bytes
 
-        fsync, replace, write, raw = os.fsync, Path.replace, vault._write, vault.raw
+        fsync, replace, parts, raw = os.fsync, Path.replace, tree_bytes.parts, tree_bytes.raw
 
         def dying_fsync(file: int) -> None:
             if where == "before fsync" and now():
@@ -234,7 +234,7 @@ def dying(where: str, nth: int) -> Callable[[], None]:
                 die()
             return found
 
-        def dying_write(*given: Any) -> str:
+        def dying_parts(*given: Any) -> Any:
             tensors = 0
 
             def dying_raw(leaf: Any) -> memoryview:
@@ -244,10 +244,10 @@ def dying(where: str, nth: int) -> Callable[[], None]:
                     die()
                 return raw(leaf)
 
-            vault.raw = dying_raw if where == "half a write" and now() else raw
-            return write(*given)
+            tree_bytes.raw = dying_raw if where == "half a write" and now() else raw
+            return parts(*given)
 
-        os.fsync, Path.replace, vault._write = dying_fsync, dying_replace, dying_write
+        os.fsync, Path.replace, tree_bytes.parts = dying_fsync, dying_replace, dying_parts
 
     return prepare
 

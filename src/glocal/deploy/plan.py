@@ -96,8 +96,8 @@ class DataSchema:
         number = torch.int64 if self.tokens else torch.float32
         label = torch.int64 if self.target.classes else torch.float32
         y = torch.zeros((1, *self.labels_shape), dtype=label)
-        parts = dict(zip(("train", "val", "test"), counts, strict=True))
         about: dict[str, Any] = {"data": "at the nodes", "clients": len(names)}
+        train, val, test = (_nobodys(torch.tensor(each)) for each in counts)
         if self.preprocessing is not None:
             about["categories"] = self.preprocessing.categories
         return Federation(
@@ -110,7 +110,9 @@ class DataSchema:
             describe=about,
             pooled=False if self.target.classes else None,
             targets=(self.target,),
-            **{name: _nobodys(torch.tensor(each)) for name, each in parts.items()},
+            train=train,
+            val=val,
+            test=test,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -185,7 +187,7 @@ class DeployPlan:
 
     @cached_property
     def digest(self) -> str:
-        """The sha256 of the plan, of the version of glocal, and of the method's and model's code."""
+        """The sha256 of the plan, the version of glocal, and the method's and the model's code."""
         roster = self.schema.without_rows(["a", "b"], [[3, 3]] * 3)
         task = self.setup(roster).task
         code = digest(self.runner.plan, task.module, task.losses, task.augment, task.params)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -33,7 +33,8 @@ from glocal.training import best_round, evaluated_rounds
 from glocal.training.attacks import Adversary
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstStates
-from glocal.training.divergence import check_policy, screen
+from glocal.training.clients import Clients, LocalClients, nobody
+from glocal.training.divergence import check_policy
 from glocal.training.run_state import Decision, Progress
 from glocal.training.sampling import Sampler
 
@@ -74,6 +75,8 @@ class Training:
     """What is recorded of validation by round, known beforehand where that data is trained on."""
     turns: tuple[int, ...] = ()
     """Where it is tuned: how many trainings are side by side while that is done, and then."""
+    clients: Clients = field(default_factory=LocalClients)
+    """Where the clients are: here, or elsewhere."""
     patience: int | None = None
     """It ends when it was evaluated so often without getting better, and its best round is kept
     (:mod:`glocal.training.best_round`)."""
@@ -131,6 +134,10 @@ class Training:
     def round_key(self, progress: Progress) -> Tensor:
         """The key of the clients' training in the round that comes next."""
         return self.key(WORK, progress.round)
+
+    def attack_key(self, progress: Progress) -> Tensor:
+        """The key of what malicious clients draw in the round that comes next."""
+        return self.key(ATTACK, progress.round)
 
     @cached_property
     def halves(self) -> tuple[Local, ...]:
@@ -195,13 +202,12 @@ class Training:
         return progress
 
     def store(self, progress: Progress) -> ClientStore:
-        """An empty store for the clients of a stage, in the place that fits their states."""
-        state = self.make(progress, self.halves[progress.stage])(0)
-        size = sum(leaf.nbytes for leaf in tree.leaves(state))
-        clients, device = len(self.fed), self.fed.x.device
-        absent = (1 - self.sampler.share(clients)) ** self.last
-        rows = round(clients * (1 - absent))
-        return self.storage.store(clients, size, device, progress.stage, rows)
+        """An empty store for what is kept of the clients in a stage."""
+        return self.clients.store(self, progress)
+
+    def cohort(self, round: int) -> Tensor:
+        """The clients of a round."""
+        return self.sampler.cohort(len(self.fed), self.key(COHORT, round))
 
     def run(
         self, progress: Progress, on_round: Callable[[Progress], None] = lambda progress: None
@@ -226,9 +232,9 @@ class Training:
         """
         method, t = self.method(progress), progress.round
         down = self.broadcast(progress)
-        ids = self.sampler.cohort(len(self.fed), self.key(COHORT, t))
+        ids = self.cohort(t)
         line: dict[str, Any] = {"round": t + 1, "cohort": len(ids)}
-        uplink, counts = Uplink(ids, n=ids, update={}, loss=None, extra={}), NO_TRAFFIC
+        uplink, counts = nobody(ids).used, NO_TRAFFIC
         if len(ids):
             uplink, counts = yield from self._train(progress, down, ids, line)
         standing, before = method.weights.standing, None
@@ -267,38 +273,18 @@ class Training:
     def _train(
         self, progress: Progress, down: Downlink, ids: Tensor, line: dict[str, Any]
     ) -> Generator[CohortRound, tuple[Uplink, Tree], tuple[Uplink, RoundTraffic]]:
-        """The cohort's messages, fit for the server, and what was communicated; states are kept."""
-        method, stage, clients = self.method(progress), progress.stage, progress.clients
-        joined = int((~clients.seen[ids.cpu()]).sum())
-        work = self.round_of(progress, ids, self.round_key(progress), down)
-        work = replace(work, workload=self.workload)
-        self._expect(progress, ids)
-        uplink, states = yield work
-        if self.adversary is not None:
-            lr, key = method.server_opt.lr, self.key(ATTACK, progress.round)
-            uplink = self.adversary.sent(uplink, down["params"], self.task.params, lr, key)
-        robust, names = method.combine.robust, self.fed.names
-        screened = screen(
-            uplink, states, self.diverged, robust, self.adversary, names, progress.round
-        )
-        kept = screened.keeps
-        if kept is None:
-            clients.scatter(ids, states)
-        else:
-            clients.scatter(ids[kept], tree.row(states, kept))
-        line["gradients"] = int(self.gradients[stage][ids.cpu()].sum())
-        line |= screened.report(names)
+        """The cohort's messages, fit for the server, and what was communicated."""
+        method, stage = self.method(progress), progress.stage
+        joined = int((~progress.clients.seen[ids.cpu()]).sum())
+        answers = yield from self.clients.round(self, progress, down, ids)
+        sent, used = answers.sent, answers.used
+        line["gradients"] = int(self.gradients[stage][sent.ids.cpu()].sum())
+        line |= answers.report
         if method.server_half.sends_update:
-            line["update_norm"] = float(screened.norm) / max(1, len(screened.uplink.ids)) ** 0.5
+            line["update_norm"] = float(answers.norm) / max(1, len(used.ids)) ** 0.5
         message, private = self.sizes[stage]
         first = 0 if method.local.keeps_whole_model else private * joined
-        return screened.uplink, round_traffic(down, uplink, message, first)
-
-    def _expect(self, progress: Progress, busy: Tensor) -> None:
-        """The next cohort is known: states that are offloaded can be fetched while others train."""
-        if progress.clients.place != "device" and progress.round + 1 < self.last:
-            key = self.key(COHORT, progress.round + 1)
-            progress.clients.expect(self.sampler.cohort(len(self.fed), key), busy)
+        return used, round_traffic(down, sent, message, first)
 
     def _after(self, progress: Progress, line: dict[str, Any]) -> None:
         """Validation where it is due, and the change of stage."""
@@ -312,7 +298,7 @@ class Training:
             due = progress.round in self.validation
             line |= self.validation.get(progress.round, {})
         elif due:
-            line |= evaluated_rounds.curve_point(self, progress)
+            line |= self.clients.validate(self, progress)
         if due:
             line |= evaluated_rounds.central_value(self, progress)
             if self.patience is not None:
@@ -338,9 +324,10 @@ class Training:
     def make(self, progress: Progress, local: Local) -> FirstStates:
         """How a client makes its state when it first takes part in this stage."""
         params = whole_model(self.task, progress.server)
+        numbers, key = self.fed.numbers, partial(self.key, INIT, progress.stage)
         return FirstStates(
             init=lambda key: local.init(self.task, params, key),
-            key=partial(self.key, INIT, progress.stage),
+            key=key if numbers is None else lambda client: key(int(numbers[client])),
         )
 
     def models(self, progress: Progress) -> Models:
