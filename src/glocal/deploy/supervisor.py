@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -71,16 +71,23 @@ class Child:
             return log.read(1 << 16).decode(errors="replace")
         return ""
 
-    def stop(self) -> None:
-        """Ask it, and all that it started, to end; end them if they do not."""
-        if self.process is None:
-            return
-        for number, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, GRACE)):
+    def signal(self, number: int) -> None:
+        """Send a signal to the process and to all that it started."""
+        if self.process is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(patience)
-        self.process = None
+
+
+def stop(children: Sequence[Child], grace: float = GRACE) -> None:
+    """Ask all to end, and end those that do not."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for child in children:
+            child.signal(number)
+        until = time.monotonic() + grace
+        for child in children:
+            if child.process is not None:
+                with suppress(subprocess.TimeoutExpired):
+                    child.process.wait(max(0.0, until - time.monotonic()))
 
 
 def _end_with_parent() -> None:
@@ -100,8 +107,7 @@ def kept(*children: Child) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-        for child in children:
-            child.stop()
+        stop(children)
 
 
 def free_port() -> int:
