@@ -59,6 +59,8 @@ class Case:
         small = "--clients 30 --partition iid --model mlp(16) --rounds 6 --sampled 4 --seed 3"
         options = f"{small} --jobs 1 --checkpoint-every 1 --engine {self.engine} --out {out}"
         options += f" --states {states} {self.more}"
+        if "dp(" in self.method:  # two runs with secrets of their own would not be the same
+            options += " --public-noise"
         return ["run", self.method, "--baseline", "local(lr=0.1,max_epochs=3)", *options.split()]
 
 

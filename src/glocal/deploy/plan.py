@@ -254,6 +254,11 @@ def _refusals(plan: DeployPlan) -> list[str]:
             "pooled tests clients on everybody's examples, which do not leave their nodes: leave "
             "pooled out of the plan."
         )
+    if config.public_noise:
+        found.append(
+            "noise that is drawn from the plan's seed could be taken off by anyone who has the "
+            "plan: leave public_noise out of it."
+        )
     if config.repeats != 1:
         found.append("a deployment trains once: leave repeats out of the plan.")
     if config.tune:
@@ -261,9 +266,9 @@ def _refusals(plan: DeployPlan) -> list[str]:
     if config.baseline == "best":
         found.append('nodes train the same model alone: use baseline = "same" in the plan.')
     for technique in techniques(config.adapt):
-        if technique.of_union or technique.public:
+        if technique.fisher in ("union", "public"):
             found.append(
-                f"{technique.name} needs what all clients have, or public data, at every node: "
-                "choose another adaptation in the plan."
+                f"{technique.name}(fisher={technique.fisher}) needs what other participants have: "
+                "use fisher=own in the plan."
             )
     return found

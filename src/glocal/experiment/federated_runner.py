@@ -88,6 +88,7 @@ class Federated:
             config.diverged,
             Storage(config.states),
             patience=config.patience,
+            public_noise=config.public_noise,
         )
         if config.patience is not None and self.private:
             raise GlocalError(
@@ -243,7 +244,7 @@ class Federated:
                 tick=tick,
             )
         states, on_disk = contents(done.clients)
-        privacy = training.method(done).privacy
+        privacy, public = training.method(done).privacy, training.public_noise
         return Repeat(
             outcome,
             scores.value,
@@ -264,7 +265,9 @@ class Federated:
             adapted=adapted,
             trained=trained,
             struck=struck(training, setup, trained.models, end.stopped),
-            privacy=privacy.spent(done.server["privacy"], training.setting) if privacy else None,
+            privacy=privacy.spent(done.server["privacy"], training.setting, public=public)
+            if privacy
+            else None,
             made=made(training, done, setup.fed),
             on_disk=on_disk,
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -44,8 +44,10 @@ class CheckpointFiles:
     note: Callable[[str], None] = lambda text: None
     """Told in a sentence what is found damaged."""
 
-    def write(self, number: int, facts: Mapping[str, Any], trees: Tree) -> None:
-        """Add a file, then remove all but the newest few."""
+    def write(
+        self, number: int, facts: Mapping[str, Any], trees: Tree, spared: Collection[int] = ()
+    ) -> None:
+        """Add a file, then remove all but the newest few, and those of ``spared`` numbers."""
         beside = self.folder / ".part"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +61,8 @@ class CheckpointFiles:
             beside.replace(self.folder / f"{number:08d}-{digest.hexdigest()}.safetensors")
             flush_folder(self.folder)
             for old in self._files()[self.keep :]:
-                old.unlink(missing_ok=True)
+                if int(old.name[:8]) not in spared:
+                    old.unlink(missing_ok=True)
         except OSError as error:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
@@ -80,6 +83,19 @@ class CheckpointFiles:
                 with suppress(OSError):  # set aside, so that it does not count as one of the newest
                     path.replace(path.with_suffix(".damaged"))
         return None
+
+    def numbered(self, number: int) -> Checkpoint | None:
+        """The file of this number, if there is one that is as it was written."""
+        files = [path for path in self._files() if int(path.name[:8]) == number]
+        for path in sorted(files, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+            with suppress(_DamagedError):
+                return _read(path)
+        return None
+
+    def keep_newest(self) -> None:
+        """Remove all files but the newest."""
+        for old in [*self._files()[1:], *self.folder.glob("*.damaged")]:
+            old.unlink(missing_ok=True)
 
     def oldest(self) -> int | None:
         """The number of the oldest file, if there is one."""

@@ -101,7 +101,7 @@ class LocalClients:
 def _expect(training: Training, progress: Progress, busy: Tensor) -> None:
     """The next cohort is known: states that are offloaded can be fetched while others train."""
     if progress.clients.place != "device" and progress.round + 1 < training.last:
-        progress.clients.expect(training.cohort(progress.round + 1), busy)
+        progress.clients.expect(training.cohort(progress, progress.round + 1), busy)
 
 
 def nobody(ids: Tensor) -> Answers:

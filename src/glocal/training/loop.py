@@ -29,7 +29,7 @@ from glocal.slots.method import Method, Plan
 from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
-from glocal.training import best_round, evaluated_rounds
+from glocal.training import best_round, evaluated_rounds, secret_draws
 from glocal.training.attacks import Adversary
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstStates
@@ -80,6 +80,8 @@ class Training:
     patience: int | None = None
     """It ends when it was evaluated so often without getting better, and its best round is kept
     (:mod:`glocal.training.best_round`)."""
+    public_noise: bool = False
+    """Whether the noise of privacy is that of the seed (:mod:`glocal.training.secret_draws`)."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -198,16 +200,12 @@ class Training:
         method, key = self.plan.stages[0].method, self.key(BEGIN, 0)
         state = method.begin(self.task, params, self.setting, key)
         progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Traffic())
-        progress.clients = self.store(progress)
+        progress.clients, progress.secret = self.store(progress), secret_draws.begun(self)
         return progress
 
     def store(self, progress: Progress) -> ClientStore:
         """An empty store for what is kept of the clients in a stage."""
         return self.clients.store(self, progress)
-
-    def cohort(self, round: int) -> Tensor:
-        """The clients of a round."""
-        return self.sampler.cohort(len(self.fed), self.key(COHORT, round))
 
     def run(
         self, progress: Progress, on_round: Callable[[Progress], None] = lambda progress: None
@@ -232,7 +230,7 @@ class Training:
         """
         method, t = self.method(progress), progress.round
         down = self.broadcast(progress)
-        ids = self.cohort(t)
+        ids = self.cohort(progress, t)
         line: dict[str, Any] = {"round": t + 1, "cohort": len(ids)}
         uplink, counts = nobody(ids).used, NO_TRAFFIC
         if len(ids):
@@ -241,13 +239,22 @@ class Training:
         if standing is not None and len(uplink.ids):
             before = standing(progress.server["weighting"], uplink.ids)
         progress.server, weights = method.server_half.reduce(
-            progress.server, uplink, self.setting, self.key(REDUCE, t)
+            progress.server,
+            uplink,
+            self.setting,
+            self.key(REDUCE, t),
+            secret_draws.noise_key(self, progress, REDUCE, t),
         )
         progress.decision = Decision(uplink.ids, weights, uplink.loss, before) if len(ids) else None
         progress.traffic.record(*counts)
         progress.round += 1
         progress.history.append(line)
         self._after(progress, line)
+
+    def cohort(self, progress: Progress, number: int) -> Tensor:
+        """The ids of those who take part in a round."""
+        key = secret_draws.sampling_key(self, progress, COHORT, number)
+        return self.sampler.cohort(len(self.fed), key)
 
     def broadcast(self, progress: Progress) -> Downlink:
         """What the server sends as the run stands."""
@@ -330,9 +337,9 @@ class Training:
             key=key if numbers is None else lambda client: key(int(numbers[client])),
         )
 
-    def models(self, progress: Progress) -> Models:
-        """Every client's candidates, as the run stands."""
-        local, down = self.halves[progress.stage], self.broadcast(progress)
+    def models(self, progress: Progress, down: Downlink | None = None) -> Models:
+        """Every client's candidates, as the run stands; ``down`` is what the server sent them."""
+        local, down = self.halves[progress.stage], down or self.broadcast(progress)
         states = partial(progress.clients.gather, make=self.make(progress, local))
         if local.solve_before_evaluation:
             states = partial(evaluated_rounds.solved, self, progress, local, down, states)
