@@ -26,7 +26,7 @@ def admit(folder: ServerFolder, name: str, key: str) -> None:
         raise GlocalError(
             f"the name {shown(name)} is taken by another key: admit this one under another name."
         )
-    if folder.history_file.exists():
+    if folder.joined_file.exists():
         raise GlocalError(
             f"the rounds have begun without {shown(name)}: it can join the next deployment."
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 from glocal.core import files, locks
 from glocal.core.errors import GlocalError
+from glocal.deploy import audit
 from glocal.deploy.flower_transport import FlowerTransport, Grid
 from glocal.deploy.server_folder import ServerFolder
 
@@ -41,11 +42,13 @@ def run_rounds(folder: ServerFolder, grid: Grid) -> None:
     from glocal.deploy.serve import serve
 
     begun = time.monotonic()
+    known = {line.get("round"): line["seconds"] for line in audit.read(folder.history_file)}
     folder.history_file.unlink(missing_ok=True)  # lines of a checkpoint come again
 
     def on_line(line: dict[str, Any]) -> None:
         nonlocal begun
-        seconds, begun = round(time.monotonic() - begun, 2), time.monotonic()
+        seconds = known.get(line["round"], round(time.monotonic() - begun, 2))
+        begun = time.monotonic()
         with folder.history_file.open("a", encoding="utf-8") as history:
             history.write(json.dumps(files.plain({**line, "seconds": seconds})) + "\n")
 

@@ -1,14 +1,16 @@
 """Messages over Flower's Grid, as a ServerApp has it.
 
-A node's id here has in it when the node last connected: one that went away and came back has
-another, and is asked again, since what it had received is lost.
+A node's id here has in it when the node last connected, and how many of its messages came to
+nothing since: one that went away and came back, or whose process died over a message, has another,
+and is asked again.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -53,11 +55,17 @@ class FlowerTransport:
     """What is sent to whom is recorded there."""
     lives: float = 86_400.0
     """Seconds after which Flower forgets a message that nobody fetched."""
+    _asked: dict[str, int] = field(default_factory=dict)
+    """The node of each message that was not answered yet."""
+    _failures: Counter[int] = field(default_factory=Counter)
+    """How many messages to each node came to nothing."""
 
     def online(self) -> dict[str, bytes]:
         """The nodes that are connected, and the fingerprint of the key of each."""
         return {
-            f"{node.node_id}@{node.last_activated_at}": fingerprint(node.public_key).encode()
+            f"{node.node_id} {node.last_activated_at} {self._failures[node.node_id]}": fingerprint(
+                node.public_key
+            ).encode()
             for node in self.grid.get_nodes()
         }
 
@@ -67,37 +75,36 @@ class FlowerTransport:
 
         sent: dict[str, str] = {}
         for node, content in messages.items():  # one at a time: together they may be too large
-            audit.record(self.audit_file, content, to=node.partition("@")[0])
-            to = int(node.partition("@")[0])
-            (given,) = self.grid.push_messages(
-                [Message(packed(content), to, "query", ttl=self.lives)]
-            )
+            to = int(node.partition(" ")[0])
+            audit.record(self.audit_file, content, to=str(to))
+            message = Message(packed(content), to, "query", ttl=self.lives)
+            (given,) = self.grid.push_messages([message])
             if given:
                 sent[node] = given
+                self._asked[given] = to
         return sent
 
     def pull(self, message_ids: Collection[str], wait: float) -> dict[str, bytes]:
         """The answers to these messages that came in time.
 
-        One that Flower could not get an answer to is answered with no bytes at all, which are no
-        message: what that means is for whoever asked to say.
+        An error of Flower in place of an answer is none: it counts as a failure of the node.
         """
         until, left = time.monotonic() + wait, set(message_ids)
         answers: dict[str, bytes] = {}
         while left:
             for message in self.grid.pull_messages(sorted(left)):
                 answered = message.metadata.reply_to_message_id
-                if answered in left:
-                    left.discard(answered)
-                    answers[answered] = _content(message)
+                left.discard(answered)
+                node = self._asked.pop(answered, None)
+                if node is None:
+                    continue
+                try:
+                    if not message.has_content():
+                        raise ValueError("an error")
+                    answers[answered] = unpacked(message.content)
+                except ValueError:
+                    self._failures[node] += 1
             if not left or time.monotonic() >= until:
                 break
             time.sleep(min(PAUSE, max(0.0, until - time.monotonic())))
         return answers
-
-
-def _content(message: Message) -> bytes:
-    try:
-        return unpacked(message.content) if message.has_content() else b""
-    except ValueError:
-        return b""

@@ -46,9 +46,9 @@ class NodeFolder:
         self.key = path / "key"
         self.public_key = path / "key.pub"
         self.socket = path / "socket"
-        self.states = path / "states"
+        self.home = path / "node"
         self.audit_file = path / "audit.jsonl"
-        self.result_file = path / "result.json"
+        self.result_file = self.home / "result.json"
         self.flower_home = path / "flower"
         self.logs = path / "logs"
 

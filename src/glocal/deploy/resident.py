@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from glocal.core.errors import GlocalError
@@ -62,7 +63,7 @@ def run(folder: NodeFolder) -> None:
     from glocal.deploy.node import Node
 
     plan = folder.approved_plan()
-    node = Node(plan, folder.federation(plan), folder.states)
+    node = Node(plan, folder.federation(plan), folder.home, note=_note)
 
     def answer(request: bytes) -> bytes:
         content = node.answer(request)
@@ -70,6 +71,11 @@ def run(folder: NodeFolder) -> None:
         return content
 
     serve(listen(folder.socket), answer)
+
+
+def _note(text: str) -> None:
+    """What went wrong, in full: it is for this participant's log alone."""
+    print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}", file=sys.stderr, flush=True)
 
 
 def main() -> None:

@@ -12,7 +12,8 @@ from glocal.core import files
 from glocal.core.errors import GlocalError, shown
 from glocal.deploy.certificates import fingerprint
 from glocal.deploy.plan import DeployPlan
-from glocal.deploy.serve import Patience
+from glocal.deploy.serve import ROSTER
+from glocal.deploy.patience import Patience
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class ServerFolder:
         self.database = self.private / "link.db"
         self.flower_home = self.private / "flower"
         self.run = self.private / "run"
+        self.joined_file = self.run / ROSTER
         self.bundle = path / "bundle"
         self.logs = path / "logs"
         self.units = path / "systemd"
