@@ -220,7 +220,10 @@ class Node:
         setup, training = self._whole(facts["numbers"])
         device = setup.fed.x.device
         down = tree.to(trees["down"], device)
-        server = {"params": down["params"], "start": tree.to(trees.get("start", {}), device)}
+        # Private layers as they began come with a request where somebody begins with them.
+        begun = {k: v for k, v in setup.task.params.items() if k not in down["params"]}
+        start = tree.to(trees["start"], device) if "start" in trees else begun
+        server = {"params": down["params"], "start": start}
         store = ClientStore(len(setup.fed), device)
         progress = Progress(server, store, Traffic(), int(facts["stage"]), 0, int(facts["round"]))
         place = {name: k for k, name in enumerate(setup.fed.names)}

@@ -160,11 +160,10 @@ class RemoteClients:
         return line if len(names) == len(self.names) else {**line, "validated": len(names)}
 
     def evaluate(self, training: Training, progress: Progress) -> Table:
-        """A row for each client whose node sent one, by own test splits."""
-        if not self.plan.sends_results:
-            wait = self.patience.evaluation
-            self._of_all("evaluate", training, progress, wait)  # each keeps its own row
-            return Table()
+        """A row for each client whose node sent one, by own test splits.
+
+        Where results stay with the nodes, each keeps its clients' rows, and there are none here.
+        """
         rows: dict[str, dict[str, Any]] = {}
         answers = self._of_all("evaluate", training, progress, self.patience.evaluation)
         for key, answer in answers.items():
