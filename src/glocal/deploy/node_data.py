@@ -63,7 +63,7 @@ def own_rows(plan: DeployPlan, file: Path, name: str) -> Federation:
         group=group,
         task=schema.target.task,
     )
-    return _in_unit(plan, fed)
+    return _as_planned(plan, fed)
 
 
 def part_of_plan(plan: DeployPlan, numbers: Sequence[int]) -> Federation:
@@ -110,13 +110,18 @@ def _check_clients(names: Sequence[str], file: Path) -> None:
         raise GlocalError(f"{file.name} has no rows: give one with rows.")
 
 
-def _in_unit(plan: DeployPlan, fed: Federation) -> Federation:
-    """The same federation with its labels in the plan's unit, in place of its own."""
-    target = plan.schema.target
-    if target.classes:
+def _as_planned(plan: DeployPlan, fed: Federation) -> Federation:
+    """The same federation with the plan's words, statistics and unit in place of its own."""
+    schema, about = plan.schema, dict(fed.describe)
+    if schema.label_words is not None:
+        about["labels"] = dict(schema.label_words)
+    fed = replace(fed, describe=about, preprocessing=schema.preprocessing)
+    if schema.target.classes:
         return fed
 
     def again(y: Tensor) -> Tensor:
-        return target.standardised(fed.target.labels(y))
+        return schema.target.standardised(fed.target.labels(y))
 
-    return replace(fed, y=again(fed.y), y_train=again(fed.y_train), targets=(target,))
+    # Split again, it would be in a unit of its own: so it stays as it is split now.
+    in_unit = {"y": again(fed.y), "y_train": again(fed.y_train), "targets": (schema.target,)}
+    return replace(fed, **in_unit, unsplit=None)

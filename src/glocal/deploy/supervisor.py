@@ -78,12 +78,12 @@ class Child:
                 os.killpg(self.process.pid, number)
 
 
-def stop(children: Sequence[Child], grace: float = GRACE) -> None:
+def stop(children: Sequence[Child]) -> None:
     """Ask all to end, and end those that do not."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for child in children:
             child.signal(number)
-        until = time.monotonic() + grace
+        until = time.monotonic() + GRACE
         for child in children:
             if child.process is not None:
                 with suppress(subprocess.TimeoutExpired):
