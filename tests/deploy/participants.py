@@ -51,5 +51,3 @@ def write_settings(folder: Path, **more: object) -> Path:
 def examples_of(folder: Path, clinic: str) -> int:
     """The rows of a clinic's table."""
     return len((folder / f"{clinic}.csv").read_text().splitlines()) - 1
-
-

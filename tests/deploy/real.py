@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 import glocal
-from deploy.processes import found, glocal as run_glocal
-from deploy.processes import rounds_done, running, waited_for
+from deploy.processes import found, rounds_done, running, waited_for
+from deploy.processes import glocal as run_glocal
 from glocal.core import files, secret, tree
 from glocal.deploy.plan import DeployPlan
 from glocal.deploy.supervisor import free_port

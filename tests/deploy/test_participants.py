@@ -68,7 +68,7 @@ def test_three_participants_get_their_verdicts(tmp_path: Path) -> None:
         assert row["client"] == clinic
         assert row["verdict"]
         lines = [json.loads(line) for line in (node / "audit.jsonl").read_text().splitlines()]
-        assert [line["kind"] for line in lines][0] == "joined"
+        assert lines[0]["kind"] == "joined"
         assert [line["kind"] for line in lines].count("trained") == 2
         assert stat.S_IMODE((node / "key").stat().st_mode) == 0o600
         assert stat.S_IMODE(node.stat().st_mode) == 0o700

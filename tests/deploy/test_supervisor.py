@@ -13,7 +13,10 @@ from deploy.processes import waited_for
 from glocal.deploy.supervisor import Child, kept
 
 ENDS = "print('done', flush=True)"
-STAYS = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+STAYS = (
+    "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); "
+    "time.sleep(600)"
+)
 
 
 def child(program: str, tmp_path: Path) -> Child:
@@ -49,10 +52,15 @@ def test_what_was_said_is_that_of_the_last_start(tmp_path: Path) -> None:
 def test_all_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glocal.deploy.supervisor.GRACE", 0.2)
     stubborn = child(STAYS, tmp_path)
-    with pytest.raises(KeyboardInterrupt), kept(stubborn):
-        stubborn.keep()
-        assert stubborn.process is not None
-        time.sleep(0.5)
-        os.kill(os.getpid(), 15)
-        time.sleep(5)
+
+    def told_to_end() -> None:
+        with kept(stubborn):
+            stubborn.keep()
+            waited_for(lambda: "ready" in stubborn.said(), 60)
+            os.kill(os.getpid(), 15)
+            time.sleep(60)
+
+    with pytest.raises(KeyboardInterrupt):
+        told_to_end()
+    assert stubborn.process is not None
     assert stubborn.process.returncode == -9

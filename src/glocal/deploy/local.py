@@ -29,6 +29,7 @@ def node_folders(folder: ServerFolder, nodes: int) -> list[NodeFolder]:
     made = []
     for number, part in enumerate(_divided(len(names), nodes)):
         node = NodeFolder(files.make_folder(folder.path / "nodes" / str(number)))
+        node.path.chmod(0o700)
         key = certificates.make_node_key(node.key)
         files.write(node.public_key, f"{key}\n".encode())
         files.write(node.authority, folder.authority.read_bytes())

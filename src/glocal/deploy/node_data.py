@@ -123,5 +123,5 @@ def _as_planned(plan: DeployPlan, fed: Federation) -> Federation:
         return schema.target.standardised(fed.target.labels(y))
 
     # Split again, it would be in a unit of its own: so it stays as it is split now.
-    in_unit = {"y": again(fed.y), "y_train": again(fed.y_train), "targets": (schema.target,)}
-    return replace(fed, **in_unit, unsplit=None)
+    y, y_train = again(fed.y), again(fed.y_train)
+    return replace(fed, y=y, y_train=y_train, targets=(schema.target,), unsplit=None)

@@ -11,9 +11,9 @@ from typing import Any
 from glocal.core import files
 from glocal.core.errors import GlocalError, shown
 from glocal.deploy.certificates import fingerprint
+from glocal.deploy.patience import Patience
 from glocal.deploy.plan import DeployPlan
 from glocal.deploy.serve import ROSTER
-from glocal.deploy.patience import Patience
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class ServerFolder:
 
 def check_name(name: str) -> str:
     """A client's name; refuses what would not be safe in a path or a line."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}", name):
+    if not re.fullmatch(r"[^\W_][\w .-]{0,63}", name):
         raise GlocalError(
             f"{shown(name)} cannot be a client's name: use letters, digits, blanks, '.', '_' and "
             "'-', beginning with a letter or digit, 64 at most."

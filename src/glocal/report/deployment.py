@@ -8,7 +8,7 @@ from typing import Any
 from glocal.report.tables import Cell, paragraphs, points, show_table, verdict
 
 
-def show_plan(plan: Mapping[str, Any], digest: str) -> None:
+def show_plan(plan: Mapping[str, Any], digest: str, *, sends_results: bool) -> None:
     """Print what a participant is asked to approve, and what leaves its machine."""
     settings = dict(plan["settings"])
     schema = plan["schema"]
@@ -23,12 +23,12 @@ def show_plan(plan: Mapping[str, Any], digest: str) -> None:
     show_table(
         ["plan", ""],
         rows,
-        "What leaves this machine in a round: the update of the shared parameters, the number of "
-        "training examples and, where the method needs it, a loss. "
+        "What leaves this machine: once, how many examples you have; in a round, the update of the "
+        "shared parameters and what else the method sends, such as a loss; "
         + (
-            "Metrics stay here."
-            if plan.get("results") is False
-            else "At the end the metrics of each client leave, unless the method is private."
+            "where the rounds are evaluated and at the end, each client's metrics."
+            if sends_results
+            else "no metrics, which stay with you."
         ),
         "What never leaves: rows, predictions, private parameters. Every message is recorded in "
         "audit.jsonl before it leaves.",

@@ -84,7 +84,8 @@ def join(
     certificates.check_extra()
     application = join.prepare(folder or Path(check_name(name)), kit, data, check_name(name))
     if not join.was_approved(application):
-        report.deployment.show_plan(application.plan.to_json(), application.kit.digest)
+        plan = application.plan
+        report.deployment.show_plan(plan.to_json(), plan.digest, sends_results=plan.sends_results)
         if not yes and not typer.confirm("Do you approve this plan?"):
             raise GlocalError("the plan was not approved: nothing was sent.")
         join.approve(application)
