@@ -25,7 +25,7 @@ ROLES = {
 """What a process of each role has in its command line."""
 
 
-def glocal(*arguments: object, limit: float = 120.0) -> subprocess.CompletedProcess[str]:
+def glocal(*arguments: object, limit: float = 300.0) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     command = [sys.executable, "-m", "glocal", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=limit)

@@ -38,7 +38,7 @@ def test_methods_have_the_bits_of_a_simulation(method: str, tmp_path: Path) -> N
         real.ended(process, folder)
     assert (hidden is not None) == ("dp(" in method)
     real.assert_same_bits(folder, hidden)
-    print(f"{method}: the same bits; rounds of {real.seconds_a_round(folder)}")
+    real.keep(f"{method}: the same bits; rounds of {real.seconds_a_round(folder)}")
 
 
 @pytest.mark.deploy_all
@@ -52,4 +52,5 @@ def test_whatever_is_killed_in_a_round_the_end_is_the_same(role: str, tmp_path: 
         real.kill_in_a_round(role, folder)
         real.ended(process, folder)
     real.assert_same_bits(folder, hidden)
-    print(f"{role} killed in round 2 of {method}: the same bits; {real.seconds_a_round(folder)}")
+    seconds = real.seconds_a_round(folder)
+    real.keep(f"{role} killed in round 2 of {method}: the same bits; rounds of {seconds}")

@@ -36,7 +36,7 @@ def test_what_ends_is_started_again_and_its_code_is_told(tmp_path: Path) -> None
 
         waited_for(three, 60)
     assert codes == [3, 3, 3]
-    assert (tmp_path / "log").read_text().count("done") >= 3
+    assert (tmp_path / "log").read_text().count("\ndone") >= 3
     assert one.starts >= 3
 
 
@@ -46,7 +46,8 @@ def test_what_was_said_is_that_of_the_last_start(tmp_path: Path) -> None:
     with kept(one):
         one.keep()
         waited_for(lambda: not one.running, 60)
-        assert one.said() == "done\n"
+        assert one.said().startswith("$ ")
+        assert one.said().endswith("\ndone\n")
 
 
 def test_all_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +57,7 @@ def test_all_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def told_to_end() -> None:
         with kept(stubborn):
             stubborn.keep()
-            waited_for(lambda: "ready" in stubborn.said(), 60)
+            waited_for(lambda: "\nready" in stubborn.said(), 60)
             os.kill(os.getpid(), 15)
             time.sleep(60)
 

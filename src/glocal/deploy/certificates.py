@@ -82,7 +82,7 @@ def make_server_certificate(
     names = [_general_name(host) for host in hosts]
     key = _new_key()
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "glocal server")])
-    server = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH])
+    server = x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH])
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     builder = (
         _builder(subject, issuer.subject, key.public_key(), days)

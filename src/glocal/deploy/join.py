@@ -108,52 +108,50 @@ def children(folder: NodeFolder) -> tuple[Child, Child]:
 def run(folder: NodeFolder, say: Say, patience: float | None = None) -> None:
     """Keep both processes running until the node has its result and the server has gone.
 
-    ``patience`` bounds the seconds until the server lets the node in.
+    With ``patience``, a node that the server does not let in gives up after so many seconds.
     """
     resident, supernode = children(folder)
-    approved, begun = folder.approved, time.monotonic()
-    last_said, last_there = "", time.monotonic()
+    address, begun = folder.approved.address, time.monotonic()
+    told, was_in, last_there = "", False, time.monotonic()
     with locks.hold(folder.path), kept(resident, supernode):
         while True:
             if resident.keep() == 2:
                 raise GlocalError(_sentence(resident.said()))
-            reason = ""
-            if not supernode.running and not is_there(approved.address, folder.authority):
-                reason = f"nobody answers at {approved.address} yet"
-            elif supernode.keep() is not None:
-                reason = _refusal(supernode.said(), folder)
-            admitted = "SuperNode ID:" in supernode.said()
-            if reason and reason != last_said:
-                say(f"{reason}; trying again.")
-            elif admitted and last_said != "in":
-                say(f"connected to {approved.address}; waiting for the rounds.")
-            last_said = "in" if admitted and not reason else reason or last_said
-            if not admitted and patience is not None and time.monotonic() - begun > patience:
-                raise GlocalError(f"{reason or last_said or 'the server did not let the node in'}.")
-            if folder.result_file.exists():
-                if is_there(approved.address, folder.authority):
-                    last_there = time.monotonic()
-                if time.monotonic() - last_there > GONE:
-                    return
-            else:
+            there = supernode.running or is_there(address, folder.authority)
+            ended = supernode.keep() if there else None
+            inside = supernode.running and "SuperNode ID:" in supernode.said()
+            was_in = was_in or inside
+            state = told
+            if inside:
+                state = f"connected to {address}; waiting for the rounds."
+            elif not there:
+                state = f"nobody answers at {address}: trying again."
+            elif ended is not None:
+                state = LOST if was_in else _unknown(folder)
+            if state != told:
+                say(state)
+                told = state
+            failed = not was_in and (not there or ended is not None)
+            if failed and patience is not None and time.monotonic() - begun > patience:
+                raise GlocalError(state.replace(": trying again", ""))
+            if not folder.result_file.exists() or is_there(address, folder.authority):
                 last_there = time.monotonic()
+            if time.monotonic() - last_there > GONE:
+                return
             time.sleep(1.0)
+
+
+LOST = "the connection was lost: trying again, until the server has missed it too."
+
+
+def _unknown(folder: NodeFolder) -> str:
+    return (
+        f"the server does not know the key in {folder.public_key}: ask its operator to admit "
+        f"{folder.approved.name}: trying again."
+    )
 
 
 def _sentence(said: str) -> str:
     """The last sentence for the user that a process of ours wrote."""
     lines = [line for line in said.splitlines() if line.startswith("glocal: ")]
     return lines[-1].removeprefix("glocal: ") if lines else "the node ended: see its log."
-
-
-def _refusal(said: str, folder: NodeFolder) -> str:
-    """Why the server did not let the node in, as far as Flower says."""
-    if "SuperNode ID:" in said:
-        return "the connection was lost"
-    low = said.lower()
-    if "online" in low or "activat" in low:
-        return "the server still waits for this node's last connection to end"
-    return (
-        f"the server does not know the key in {folder.public_key}: ask its operator to admit "
-        f"{folder.approved.name}"
-    )

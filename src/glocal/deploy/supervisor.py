@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -52,9 +53,12 @@ class Child:
     def _start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self._told = self.log.stat().st_size if self.log.exists() else 0
+        command = self.command()
         with self.log.open("ab") as log:
+            log.write(f"$ {shlex.join(command)}\n".encode())
+            log.flush()
             self.process = subprocess.Popen(
-                self.command(),
+                command,
                 env=dict(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
