@@ -46,14 +46,20 @@ def same(a: Path, b: Path, files: Sequence[str] = FILES) -> bool:
     return all((a / f).read_bytes() == (b / f).read_bytes() for f in files)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("method", "number", "code"),
+    [
+        ("ditto", signal.SIGINT, 130),
+        ("fedavg(shared=last(1))+autoencoder(hidden=4)+pretrain(1)", signal.SIGTERM, 143),
+    ],
+)
 def test_a_signal_stops_after_the_round_and_says_how_to_go_on(
-    command: Command, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+    command: Command, monkeypatch: pytest.MonkeyPatch, method: str, number: int, code: int
 ) -> None:
-    assert command("run", "ditto", *SMALL, "--out", "whole")[0] == 0
+    assert command("run", method, *SMALL, "--out", "whole")[0] == 0
     with monkeypatch.context() as patch:
         stop_after(patch, 2, number)
-        found, out, err = command("run", "ditto", *SMALL, "--out", "a")
+        found, out, err = command("run", method, *SMALL, "--out", "a")
     assert (found, out) == (code, "")
     assert err.splitlines() == [
         "glocal: stopping after this round; once more stops at once.",

@@ -1,13 +1,12 @@
 """The plan: what all participants of a deployment agree on before anyone trains.
 
 It is a method, a configuration (which names the model) and the schema of the data, as a file of
-JSON. Its digest also covers the version of glocal and the code of the method and the model, so that
+JSON. Its digest also covers the code: that of glocal, and files of the user's that the plan names. So
 a node that has approved a plan notices any change of it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glocal.core import files
+from glocal.core import checksums, files
 from glocal.core.errors import GlocalError, shown
 from glocal.core.target import Target
 from glocal.core.version import VERSION
@@ -29,8 +28,8 @@ from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import techniques
 from glocal.experiment.config import Config
 from glocal.experiment.config_reading import from_mapping
-from glocal.experiment.fingerprint import digest
 from glocal.experiment.runner import Federated, runner_of
+from glocal.runs import same_data
 
 FORMAT = 1
 
@@ -181,18 +180,20 @@ class DeployPlan:
         """Whether metrics leave the nodes."""
         return not self.runner.private if self.results is None else self.results
 
-    def setup(self, fed: Federation) -> setups.Setup:
-        """The model and the engine, for a federation's clients or for a server without rows."""
-        return setups.make(self.config, fed, 0)
+    def setup(self, fed: Federation, *, server: bool = False) -> setups.Setup:
+        """The model and the engine, for a node's clients or for a server without rows.
+
+        Only the server has weights to begin with, if there are any (``init``): it sends them.
+        """
+        config = self.config if server else replace(self.config, init=None)
+        return setups.make(config, fed, 0)
 
     @cached_property
     def digest(self) -> str:
-        """The sha256 of the plan, the version of glocal, and the method's and the model's code."""
-        roster = self.schema.without_rows(["a", "b"], [[3, 3]] * 3)
-        task = self.setup(roster).task
-        code = digest(self.runner.plan, task.module, task.losses, task.augment, task.params)
-        text = json.dumps([VERSION, code, self.to_json()], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        """The SHA-256 of the plan, of glocal's code, and of the user's files that it names."""
+        code = {"glocal": VERSION, "code": checksums.of_package()}
+        own = same_data.own_code([self.method], self.config)
+        return checksums.of_json({**code, "own": own, "plan": self.to_json()})
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON holds it."""

@@ -29,7 +29,7 @@ from glocal.evaluation.scores import Scores, recorded
 from glocal.evaluation.summary import Table
 from glocal.training.client_state.store import ClientStore
 from glocal.training.clients import Answers, CohortSteps
-from glocal.training.gate import STRIKES, Expected, too_long
+from glocal.training.gate import LONGEST, STRIKES, Expected, too_long
 from glocal.training.loop import Training
 from glocal.training.run_state import Progress
 
@@ -255,7 +255,7 @@ class RemoteClients:
         if len(good) < 2 or not tree.leaves(next(iter(good.values()))[part]):
             return []
         stacked = tree.stack([sent[part] for sent in good.values()])
-        far = too_long(stacked, torch.zeros(len(good)))
+        far = too_long(stacked, torch.zeros(len(good)), self.plan.config.longest_update or LONGEST)
         return [name for name, is_far in zip(good, far.tolist(), strict=True) if is_far]
 
     def _uplink(self, training: Training, names: Sequence[str], good: Mapping[str, Tree]) -> Uplink:

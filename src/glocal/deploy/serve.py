@@ -98,7 +98,7 @@ def assembled(clients: RemoteClients) -> Training:
     """The training of clients that have joined, as the server runs it."""
     plan = clients.plan
     counts = list(zip(*(clients.examples[name] for name in clients.names), strict=True))
-    setup = plan.setup(plan.schema.without_rows(clients.names, counts))
+    setup = plan.setup(plan.schema.without_rows(clients.names, counts), server=True)
     return replace(plan.runner.check(setup), clients=clients)
 
 

@@ -158,6 +158,12 @@ class Config:
         "A client whose training is not finite: fatal (the run ends), skip (it sits the round "
         "out), clip (what is finite of its update is used, shortened).",
     )
+    longest_update: float | None = setting(
+        None,
+        "Training",
+        "Leave out updates that are longer than so many times the median of their round; by "
+        "default only deployments do (10).",
+    )
     tune: bool = setting(
         False,
         "Training",

@@ -87,6 +87,7 @@ class Federated:
             adversary,
             config.diverged,
             Storage(config.states),
+            longest_update=config.longest_update,
             patience=config.patience,
             public_noise=config.public_noise,
         )

@@ -19,6 +19,7 @@ from glocal.engines.base import CohortRound
 from glocal.training import evaluated_rounds
 from glocal.training.client_state.store import ClientStore
 from glocal.training.divergence import screen
+from glocal.training.gate import too_long
 
 if TYPE_CHECKING:
     from glocal.training.loop import Training
@@ -86,6 +87,9 @@ class LocalClients:
             uplink = adversary.sent(uplink, down["params"], training.task.params, lr, key)
         robust, policy = method.combine.robust, training.diverged
         screened = screen(uplink, states, policy, robust, adversary, names, progress.round)
+        if training.longest_update is not None:
+            far = too_long(screened.uplink.update, screened.uplink.n, training.longest_update)
+            screened = screened.without(far, ids)
         kept = screened.keeps
         if kept is None:
             clients.scatter(ids, states)

@@ -19,7 +19,6 @@ from glocal.data.schema import Schema
 from glocal.data.split import Split
 from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
-from glocal.engines.gradients import gradients
 from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
 from glocal.evaluation.evaluate import Models
 from glocal.nn.task import Task
@@ -29,7 +28,7 @@ from glocal.slots.method import Method, Plan
 from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
-from glocal.training import best_round, evaluated_rounds, secret_draws
+from glocal.training import best_round, evaluated_rounds, first_rounds, secret_draws
 from glocal.training.attacks import Adversary
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstStates
@@ -38,7 +37,7 @@ from glocal.training.divergence import check_policy
 from glocal.training.run_state import Decision, Progress
 from glocal.training.sampling import Sampler
 
-COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN = range(6)
+COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN, ALONE = range(7)
 """Children of the seed's key: one for each thing a round draws."""
 
 RoundSteps = Generator[CohortRound, tuple[Uplink, Tree], None]
@@ -75,6 +74,8 @@ class Training:
     """What is recorded of validation by round, known beforehand where that data is trained on."""
     turns: tuple[int, ...] = ()
     """Where it is tuned: how many trainings are side by side while that is done, and then."""
+    longest_update: float | None = None
+    """Updates longer than so many times the median of their cohort are left out."""
     clients: Clients = field(default_factory=LocalClients)
     """Where the clients are: here, or elsewhere."""
     patience: int | None = None
@@ -87,10 +88,12 @@ class Training:
         if self.rounds < 1:
             raise GlocalError(f"rounds must be 1 or more, not {self.rounds}.")
         check_policy(self.diverged)
-        if self.diverged == "clip" and any(s.method.privacy for s in self.plan.stages):
+        by_others = self.diverged == "clip" or self.longest_update is not None
+        if by_others and any(s.method.privacy for s in self.plan.stages):
             raise GlocalError(
-                "clipping by the others' lengths would let one client's data show in another's "
-                "update, which dp does not count: use diverged='skip'."
+                "to clip or leave out by the others' lengths would let one client's data show in "
+                "what becomes of another's update, which dp does not count: use diverged='skip', "
+                "and leave longest_update out."
             )
 
     @cached_property
@@ -141,10 +144,21 @@ class Training:
         """The key of what malicious clients draw in the round that comes next."""
         return self.key(ATTACK, progress.round)
 
+    def alone_key(self, progress: Progress) -> Tensor:
+        """The key of what clients draw by themselves before their first round of a stage."""
+        return self.key(ALONE, progress.stage)
+
     @cached_property
     def halves(self) -> tuple[Local, ...]:
         """What clients do in each stage: the same objects in all rounds, as engines know them."""
-        return tuple(stage.method.client_half(self.task) for stage in self.plan.stages)
+        schema = self.setting.schema
+        return tuple(stage.method.client_half(self.task, schema) for stage in self.plan.stages)
+
+    @cached_property
+    def before_first(self) -> tuple[Local | None, ...]:
+        """What clients do by themselves in each stage before their first round, if anything."""
+        schema = self.setting.schema
+        return tuple(stage.method.before_first(self.task, schema) for stage in self.plan.stages)
 
     @cached_property
     def sizes(self) -> list[tuple[MessageSize, int]]:
@@ -156,11 +170,12 @@ class Training:
     @cached_property
     def gradients(self) -> list[Tensor]:
         """[clients] of each stage: the gradients that a client computes in a round."""
-        n, task, of_stages = self.fed.train.counts().cpu(), self.task, []
-        for stage, half in zip(self.plan.stages, self.halves, strict=True):
-            begun = stage.method.begin(task, task.params, self.setting)
-            of_stages.append(gradients(half, n, stage.method.broadcast(begun, 0, self.setting)))
-        return of_stages
+        return first_rounds.gradients_of(self, self.halves)
+
+    @cached_property
+    def gradients_alone(self) -> list[Tensor]:
+        """[clients] of each stage: the same of what a client does before its first round."""
+        return first_rounds.gradients_of(self, self.before_first)
 
     @cached_property
     def spacing(self) -> int:
@@ -266,13 +281,14 @@ class Training:
     ) -> CohortRound:
         """A round of some clients as the run stands, for an engine to train."""
         method, local = self.method(progress), self.halves[progress.stage]
+        down = down or self.broadcast(progress)
         return CohortRound(
             task=self.task,
             local=local,
             fed=self.fed,
-            down=down or self.broadcast(progress),
+            down=down,
             ids=ids,
-            states=progress.clients.gather(ids, self.make(progress, local)),
+            states=first_rounds.states(self, progress, down)(ids),
             key=key,
             needs_loss=method.weights.needs_loss,
         )
@@ -282,15 +298,16 @@ class Training:
     ) -> Generator[CohortRound, tuple[Uplink, Tree], tuple[Uplink, RoundTraffic]]:
         """The cohort's messages, fit for the server, and what was communicated."""
         method, stage = self.method(progress), progress.stage
-        joined = int((~progress.clients.seen[ids.cpu()]).sum())
+        new = ids.cpu()[~progress.clients.seen[ids.cpu()]]
         answers = yield from self.clients.round(self, progress, down, ids)
         sent, used = answers.sent, answers.used
-        line["gradients"] = int(self.gradients[stage][sent.ids.cpu()].sum())
+        alone = int(self.gradients_alone[stage][new].sum())
+        line["gradients"] = int(self.gradients[stage][sent.ids.cpu()].sum()) + alone
         line |= answers.report
         if method.server_half.sends_update:
             line["update_norm"] = float(answers.norm) / max(1, len(used.ids)) ** 0.5
         message, private = self.sizes[stage]
-        first = 0 if method.local.keeps_whole_model else private * joined
+        first = 0 if method.local.keeps_whole_model else private * len(new)
         return used, round_traffic(down, sent, message, first)
 
     def _after(self, progress: Progress, line: dict[str, Any]) -> None:
@@ -340,9 +357,10 @@ class Training:
     def models(self, progress: Progress, down: Downlink | None = None) -> Models:
         """Every client's candidates, as the run stands; ``down`` is what the server sent them."""
         local, down = self.halves[progress.stage], down or self.broadcast(progress)
-        states = partial(progress.clients.gather, make=self.make(progress, local))
+        states = first_rounds.states(self, progress, down)
         if local.solve_before_evaluation:
-            states = partial(evaluated_rounds.solved, self, progress, local, down, states)
+            key = self.round_key(progress)
+            states = partial(first_rounds.solved, self, progress, local, down, states, key)
         task, candidates = self.task, self.engine.candidates
         return lambda ids: candidates(task, local, down, states(ids), len(ids))
 
