@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from glocal.core import locks
 from glocal.deploy import audit
+from glocal.deploy.plan import DeployPlan
 from glocal.deploy.server_folder import ServerFolder
+from glocal.evaluation import measures
 
 
 def status(folder: ServerFolder) -> dict[str, Any]:
@@ -30,5 +33,14 @@ def status(folder: ServerFolder) -> dict[str, Any]:
     if folder.error_file.exists():
         found["error"] = folder.error_file.read_text(encoding="utf-8").strip()
     if done:
-        found["result"] = json.loads(folder.result_file.read_text(encoding="utf-8"))
+        found["result"] = result(folder.result_file, plan)
     return found
+
+
+def result(file: Path, plan: DeployPlan) -> dict[str, Any]:
+    """What is in a file of results, and what its figures are measured by."""
+    config, target = plan.config, plan.schema.target
+    metric = config.metric or measures.default(target)
+    about = {"metric": metric, "lower_is_better": measures.measure(metric, target).lower}
+    task = {} if target.classes else {"task": target.task}
+    return {**json.loads(file.read_text(encoding="utf-8")), "measured": about | task}

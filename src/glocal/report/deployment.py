@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glocal.report.tables import Cell, paragraphs, points, show_table, verdict
+from glocal.report.comparison import client_rows
+from glocal.report.tables import Cell, paragraphs, show_table
 
 
 def show_plan(plan: Mapping[str, Any], digest: str, *, sends_results: bool) -> None:
@@ -62,22 +63,11 @@ def show_result(result: Mapping[str, Any]) -> None:
     if not clients:
         paragraphs("All rounds are done. Metrics stayed with the participants.")
         return
-    rows: list[list[Cell]] = [
-        [
-            str(row["client"]),
-            str(row.get("n_test", "")),
-            _short(row.get("local_value", "")),
-            _short(row.get("value", "")),
-            points(row.get("benefit")),
-            verdict(row.get("verdict")),
-        ]
-        for row in clients
-    ]
     show_table(
-        ["client", "test", "alone", "together", "benefit", "verdict"],
-        rows,
-        "On each client's own test examples: what it has alone, with the model that it got, the "
-        "difference, and whether that is more than chance and more than it counts as the same.",
+        *client_rows(clients, result["measured"]),
+        "On each client's own test examples: with the model that it got and alone, the difference, "
+        "and whether that is more than chance.",
+        left=2,
     )
 
 

@@ -78,7 +78,7 @@ def join(
     Examples:
       glocal deploy join kit.json --data mine.csv --as clinic-a
     """
-    from glocal.deploy import certificates, join
+    from glocal.deploy import certificates, join, status
     from glocal.deploy.server_folder import check_name
 
     certificates.check_extra()
@@ -93,7 +93,8 @@ def join(
     for client in application.clients:
         typer.echo(f"  glocal deploy admit DIR '{client}' '{application.public_key}'")
     join.run(application.folder, _say, patience)
-    _show_own(application.folder.result_file)
+    found = status.result(application.folder.result_file, application.plan)
+    report.deployment.show_result(found)
 
 
 @app.command()
@@ -159,12 +160,6 @@ def status(folder: Path = DIR, json: Path | None = JSON) -> None:
 
 def _say(sentence: str) -> None:
     typer.echo(f"glocal: {sentence}", err=True)
-
-
-def _show_own(file: Path) -> None:
-    import json
-
-    report.deployment.show_result(json.loads(file.read_text(encoding="utf-8")))
 
 
 def _checked_host(host: str) -> str:
