@@ -18,6 +18,7 @@ SPECS = [
     "fedavg(batch_size=0)",
     "fedprox(mu=0.5,momentum=0.9,weight_decay=0.001)",
     "fedprox(mu=0.5,shared=all-but-last)+adam",
+    "fedavg(grad_clip=0.05,momentum=0.5)",
 ]
 
 EVERYBODY = {"aaggff-s", "afl"}

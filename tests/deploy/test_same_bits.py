@@ -13,9 +13,10 @@ from deploy.federations import SETTINGS, Deployment, nine_clients
 from glocal.core import secret, tree
 from glocal.core.types import Tree
 from glocal.training import best_round
-from specs import EVERYBODY, SMALL
+from specs import EVERYBODY, OF_OTHER_DATA, SMALL
 
-METHODS = [SMALL.get(name, name) for name in glocal.list_methods() if name != "local"]
+ELSEWHERE = {"local", *OF_OTHER_DATA}
+METHODS = [SMALL.get(name, name) for name in glocal.list_methods() if name not in ELSEWHERE]
 COMPOSED = [
     "fedavg+median",
     "fedavg+yogi(lr=0.1)",

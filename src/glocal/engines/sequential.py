@@ -18,9 +18,9 @@ from torch import Tensor
 from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.types import ClientState, Downlink, Params, Tree, Uplink
-from glocal.engines.base import EVAL_BATCH, CohortRound, PerExample, padded_rows
+from glocal.engines.base import CohortRound, PerExample, examples_at_once, padded_rows
 from glocal.engines.batching import plan
-from glocal.nn.task import Task
+from glocal.nn.task import Task, weighted_mean
 from glocal.slots.client import Local
 
 
@@ -60,7 +60,7 @@ class Sequential:
                 tree.cat(
                     [
                         metrics(tree.row(models, i), x[piece], y[piece])
-                        for piece in torch.split(rows[i], EVAL_BATCH)
+                        for piece in torch.split(rows[i], examples_at_once(y))
                     ]
                 )
                 for i in range(len(rows))
@@ -111,9 +111,9 @@ def one_client(
             received = local.received(task, down, client)
             pieces = [
                 task.losses(task.predict(received, fed.x[piece]), fed.y_train[piece])
-                for piece in torch.split(every[0], EVAL_BATCH)
+                for piece in torch.split(every[0], examples_at_once(fed.y))
             ]
-            loss = torch.cat(pieces).mean()
+            loss = weighted_mean(torch.cat(pieces), fed.label_counts[every[0]])
         carry = local.start(task, down, client)
         for p, phase in enumerate(local.phases):
             phase_key = rng.fold(key, p)

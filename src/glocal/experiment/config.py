@@ -126,6 +126,12 @@ class Config:
     min_examples: int = setting(
         0, "Data", "Leave out the data's own clients with fewer examples, and name them.", least=0
     )
+    chronological: bool | None = setting(
+        None,
+        "Data",
+        "Rows are in the order of time: each client trains on its first and is tested on its last. "
+        "Text always is.",
+    )
     model: str | Module | Callable[[], Module] = setting(
         "mlp",
         "Training",
@@ -211,9 +217,9 @@ class Config:
         "Evaluation",
         "What better off is measured by, and what is chosen by on validation data: accuracy (the "
         "default), balanced_accuracy, f1, log_loss, brier, ece, top5; of two classes also auc and "
-        "average_precision; of numbers and counts mae (the default), rmse and r2; or your own "
-        "function of labels and predictions, as own.py:name. (All but accuracy on own test "
-        "splits.)",
+        "average_precision; of text also perplexity; of numbers and counts mae (the default), rmse "
+        "and r2; or your own function of labels and predictions, as own.py:name. (All but accuracy "
+        "on own test splits.)",
     )
     same: float | None = setting(
         None,

@@ -36,6 +36,7 @@ from glocal.experiment.synthetic import made
 from glocal.experiment.tuning import Choice
 from glocal.slots.method import Plan
 from glocal.slots.server_half import whole_model
+from glocal.training import plateau
 from glocal.training.best_round import at_best
 from glocal.training.checkpoint import CheckpointPolicy, CheckpointWriter
 from glocal.training.client_state.placement import Storage
@@ -96,6 +97,7 @@ class Federated:
                 "the round that patience keeps would be chosen on clients' data without noise, "
                 "which dp does not count: leave one of them out."
             )
+        plateau.check(self.plan, config.validate_every)
         for technique in techniques(config.adapt):
             technique.check(setup.task, config.public, private=self.private)
             if technique.name == "distill":

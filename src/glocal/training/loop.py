@@ -28,7 +28,7 @@ from glocal.slots.method import Method, Plan
 from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
-from glocal.training import best_round, evaluated_rounds, first_rounds, secret_draws
+from glocal.training import best_round, evaluated_rounds, first_rounds, plateau, secret_draws
 from glocal.training.attacks import Adversary
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstStates
@@ -274,7 +274,8 @@ class Training:
     def broadcast(self, progress: Progress) -> Downlink:
         """What the server sends as the run stands."""
         down = self.method(progress).broadcast(progress.server, progress.round, self.setting)
-        return down if self.rate == 1.0 else {**down, "lr": down["lr"] * self.rate}
+        rate = self.rate * plateau.factor(self.method(progress), progress)
+        return down if rate == 1.0 else {**down, "lr": down["lr"] * rate}
 
     def round_of(
         self, progress: Progress, ids: Tensor, key: Tensor, down: Downlink | None = None
