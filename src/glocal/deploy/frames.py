@@ -11,7 +11,7 @@ import struct
 import time
 from pathlib import Path
 
-LARGEST = 4 << 30
+LARGEST = 1 << 31
 """The longest message that is read."""
 
 _LENGTH = struct.Struct(">Q")

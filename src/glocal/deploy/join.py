@@ -110,45 +110,61 @@ def run(folder: NodeFolder, say: Say, patience: float | None = None) -> None:
 
     With ``patience``, a node that the server does not let in gives up after so many seconds.
     """
-    resident, supernode = children(folder)
-    address, begun = folder.approved.address, time.monotonic()
-    told, was_in, last_there = "", False, time.monotonic()
-    with locks.hold(folder.path), kept(resident, supernode):
-        while True:
-            if resident.keep() == 2:
-                raise GlocalError(_sentence(resident.said()))
-            there = supernode.running or is_there(address, folder.authority)
-            ended = supernode.keep() if there else None
-            inside = supernode.running and "SuperNode ID:" in supernode.said()
-            was_in = was_in or inside
-            state = told
-            if inside:
-                state = f"connected to {address}; waiting for the rounds."
-            elif not there:
-                state = f"nobody answers at {address}: trying again."
-            elif ended is not None:
-                state = LOST if was_in else _unknown(folder)
-            if state != told:
-                say(state)
-                told = state
-            failed = not was_in and (not there or ended is not None)
-            if failed and patience is not None and time.monotonic() - begun > patience:
-                raise GlocalError(state.replace(": trying again", ""))
-            if not folder.result_file.exists() or is_there(address, folder.authority):
+    participant = Participant(folder, say)
+    begun = last_there = time.monotonic()
+    with locks.hold(folder.path), kept(*participant.children):
+        while time.monotonic() - last_there < GONE:
+            refusal = participant.look()
+            if refusal and patience is not None and time.monotonic() - begun > patience:
+                raise GlocalError(refusal)
+            if not folder.result_file.exists() or participant.sees_server():
                 last_there = time.monotonic()
-            if time.monotonic() - last_there > GONE:
-                return
             time.sleep(1.0)
 
 
-LOST = "the connection was lost: trying again, until the server has missed it too."
+class Participant:
+    """The node's process and its SuperNode, and what was said of the connection."""
 
+    def __init__(self, folder: NodeFolder, say: Say) -> None:
+        self.folder, self.say = folder, say
+        self.address = folder.approved.address
+        self.resident, self.supernode = self.children = children(folder)
+        self.was_in = False
+        self._told = ""
 
-def _unknown(folder: NodeFolder) -> str:
-    return (
-        f"the server does not know the key in {folder.public_key}: ask its operator to admit "
-        f"{folder.approved.name}: trying again."
-    )
+    def look(self) -> str:
+        """Start what is not running; why the server has not let the node in, where it says so."""
+        if self.resident.keep() == 2:
+            raise GlocalError(_sentence(self.resident.said()))
+        if not self.supernode.running and not self.sees_server():
+            return self._tell(f"nobody answers at {self.address}.")
+        ended = self.supernode.keep()
+        if self.supernode.running and "SuperNode ID:" in self.supernode.said():
+            self.was_in = True
+            self._tell(f"connected to {self.address}.")
+        elif ended is not None:
+            return self._tell(self._refusal())
+        return ""
+
+    def sees_server(self) -> bool:
+        """Whether the server answers; raise where it is another one."""
+        return is_there(self.address, self.folder.authority)
+
+    def _tell(self, sentence: str) -> str:
+        """Say what has changed; a node that was let in once waits as long as it takes."""
+        if sentence != self._told:
+            self.say(sentence)
+            self._told = sentence
+        return "" if self.was_in else sentence
+
+    def _refusal(self) -> str:
+        """Flower gives the same reason for a key that is not known and for one still connected."""
+        if self.was_in or self.folder.audit_file.exists():
+            return "the connection was lost: the server lets a node in again after a minute."
+        return (
+            f"the server does not know the key in {self.folder.public_key}: ask its operator to "
+            f"admit {self.folder.approved.name}."
+        )
 
 
 def _sentence(said: str) -> str:

@@ -1,8 +1,8 @@
 """The plan: what all participants of a deployment agree on before anyone trains.
 
 It is a method, a configuration (which names the model) and the schema of the data, as a file of
-JSON. Its digest also covers the code: that of glocal, and files of the user's that the plan names. So
-a node that has approved a plan notices any change of it.
+JSON. Its digest also covers the code: that of glocal, and files of the user's that the plan names.
+So a node that has approved a plan notices any change of it.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ class Settings:
     @property
     def address(self) -> str:
         """Host and port."""
-        return f"{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     @property
     def patience(self) -> Patience:

@@ -19,7 +19,7 @@ STARTING = 90.0
 """Seconds that a ServerApp may take to begin."""
 
 TRIES = 5
-"""How often in a row the server may fail to start, or to take the rounds."""
+"""How often in a row the server may fail without a round that came to its end."""
 
 Say = Callable[[str], None]
 OnLine = Callable[[dict[str, Any]], None]
@@ -80,7 +80,7 @@ class Server:
             if self.superlink.running and is_there(self._own_address, self.folder.authority):
                 self._submit()
         elif locks.held(self.folder.run):
-            self._began, self.failures = True, 0
+            self._began = True
         elif self._began or time.monotonic() - self._submitted > STARTING:
             self._failed("the rounds were interrupted", self.superlink.log)
             self._submit()
@@ -130,4 +130,5 @@ class Server:
         lines = audit.read(self.folder.history_file)
         for line in lines[self.told :]:
             self.on_line(line)
+            self.failures = 0
         self.told = max(self.told, len(lines))
