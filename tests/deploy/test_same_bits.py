@@ -28,7 +28,7 @@ COMPOSED = [
     "fedper+top-k(share=0.5)",
     "q-fedavg+quantised(bits=8)",
 ]
-LIGHT = ["ditto", "fedavg+dp(clip=0.1,noise=0.3,quantile=0.5)", "lg-fedavg(goal=0.34)"]
+LIGHT = ["ditto", "lg-fedavg(goal=0.34)"]
 
 
 def assert_same(found: Tree, wanted: Tree) -> None:
