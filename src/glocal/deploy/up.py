@@ -36,10 +36,10 @@ def run(
     ``on_line`` gets each round's line, and ``meanwhile`` is called every second or so.
     """
     certificates.check_valid(folder.certificate)
-    if not folder.roster():
+    if (clients := len(folder.roster())) < 2:
         raise GlocalError(
-            f"nobody was admitted yet: send {folder.kit_file} to the participants, and admit their "
-            "keys with glocal deploy admit."
+            f"{clients} of the two clients that a federation has at least were admitted: send "
+            f"{folder.kit_file} to the participants, and admit their keys with glocal deploy admit."
         )
     with locks.hold(folder.path):
         server = Server(folder, say, on_line)
@@ -68,6 +68,7 @@ class Server:
         self.superlink = Child(command, environment, folder.logs / "superlink.log", pause=1.0)
         self.failures = 0
         self.told = 0
+        self._registered: set[str] = set()
         self._submitted: float | None = None  # when, to the SuperLink that runs now
         self._began = False  # whether its ServerApp was seen
 
@@ -105,7 +106,9 @@ class Server:
         """Let in who was admitted, and submit the rounds that are left."""
         try:
             for number, key in enumerate(dict.fromkeys(self.folder.roster().values())):
-                self._register(number, key)
+                if key not in self._registered:  # the SuperLink's database outlives it
+                    self._register(number, key)
+                    self._registered.add(key)
             flower.call(self.folder.flower_home, ["run", str(self.folder.bundle), flower.LINK])
         except GlocalError as error:
             self._failed(str(error).rstrip("."), self.superlink.log)
