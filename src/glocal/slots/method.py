@@ -31,6 +31,7 @@ from glocal.slots.example_privacy import INSTEAD, ExamplePrivacy, private_steps,
 from glocal.slots.pretraining import Pretraining, by_itself
 from glocal.slots.privacy import Privacy
 from glocal.slots.server_half import Memory, ServerHalf, aggregate
+from glocal.slots.shared_auxiliary import shared_parameters, with_shared_auxiliary
 from glocal.slots.sharing import Selector, everything, keep_private, split
 from glocal.slots.weighting import Setting, Weighting, by_examples, uniform, uniform_expected
 
@@ -106,7 +107,8 @@ class Method:
             local = keep_private(local, names)
         if self.auxiliary is not None:
             known = needs_schema(schema, self.auxiliary.name)
-            local = with_auxiliary(local, self.auxiliary, task, known, set(task.names) - names)
+            wrap = with_shared_auxiliary if self.auxiliary.shared else with_auxiliary
+            local = wrap(local, self.auxiliary, task, known, set(task.names) - names)
         if self.compression is not None:
             local = compress_updates(local, self.compression, names)
         return local
@@ -119,10 +121,15 @@ class Method:
         half = meanwhile.client_half(task, schema)
         return by_itself(half, self.shared_names(task), self.pretraining.epochs)
 
-    def message(self, task: Task) -> MessageSize:
+    def sent(self, task: Task, schema: Schema | None = None) -> Params:
+        """Tensors of an update's names and shapes."""
+        shared, private = split(task.params, self.shared_names(task))
+        return shared | shared_parameters(self.auxiliary, task, schema, set(private))
+
+    def message(self, task: Task, schema: Schema | None = None) -> MessageSize:
         """What one client's update takes when it is sent."""
         size = whole if self.compression is None else self.compression.size
-        return size(split(task.params, self.shared_names(task))[0])
+        return size(self.sent(task, schema))
 
     def begin(
         self, task: Task, params: Params, setting: Setting, key: Tensor | None = None
@@ -131,7 +138,8 @@ class Method:
         shared, private = split(params, self.shared_names(task))
         if key is None:
             key = rng.key(0, next(iter(params.values())).device)
-        return {**self.server_half.init(shared, setting, key), "start": private}
+        beside = shared_parameters(self.auxiliary, task, setting.schema, set(private), key)
+        return {**self.server_half.init(shared | beside, setting, key), "start": private}
 
     def broadcast(self, state: Tree, round: int, setting: Setting) -> Downlink:
         """What the clients of a round receive; scalars are tensors, so nothing is traced twice."""
@@ -232,9 +240,16 @@ def _objections(method: Method) -> Iterator[str]:
             )
         if privacy:
             yield more.format(memory)
-    parts = [part.name for part in (method.auxiliary, method.pretraining) if part is not None]
-    for name in parts:
-        if method.shared.name == "everything":
+    of_model = compression.name if compression else memory if memory != "none" else ""
+    if method.auxiliary and method.auxiliary.shared and of_model:
+        yield (
+            f"{of_model} is made for the model alone, and a shared {method.auxiliary.name} is sent "
+            "beside it: leave one of the two out."
+        )
+    parts = [part for part in (method.auxiliary, method.pretraining) if part is not None]
+    for part in parts:
+        name, of_all = part.name, isinstance(part, Auxiliary) and part.shared
+        if method.shared.name == "everything" and not of_all:
             yield (
                 f"{name} trains what a client's own layers make of its data, and this method keeps "
                 "no layer private: use lg-fedavg, or say which layers are shared, as in "
