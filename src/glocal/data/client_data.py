@@ -177,6 +177,10 @@ class Federation(ClientRows):
             each = [place[split.of(k).cpu()] for k in clients]
             return from_counts(torch.cat(each), torch.tensor([len(r) for r in each]))
 
+        about: dict[str, Any] = {"clients": len(clients), "n": len(rows)}
+        if self.vocabulary is not None:
+            about["vocabulary"] = self.vocabulary  # not only of the tokens that these clients have
+
         def part_of(data: ClientRows) -> dict[str, Any]:
             names = ("x", "y", "y_train", "unit", "attributes")
             held = {name: getattr(data, name) for name in names}
@@ -185,7 +189,7 @@ class Federation(ClientRows):
                 "names": tuple(self.names[k] for k in clients),
                 "numbers": self.number_of(places),
                 "central": None,
-                "describe": {**data.describe, "clients": len(clients), "n": len(rows)},
+                "describe": {**data.describe, **about},
             }
 
         unsplit = self.unsplit
