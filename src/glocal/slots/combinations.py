@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from glocal.nn.optim import sgd
+from glocal.slots.auxiliary import Auxiliary
 from glocal.slots.example_privacy import INSTEAD, ExamplePrivacy
 
 if TYPE_CHECKING:
