@@ -1,7 +1,7 @@
 """Auxiliary models on the clients' representations: do they help where a client has few labels?
 
     python benchmarks/auxiliary.py             digits, 40 clients with some 30 training examples
-    python benchmarks/auxiliary.py mnist       MNIST, 40 clients with as few, and a LeNet
+    python benchmarks/auxiliary.py mnist       MNIST, 40 clients with as few, 20 of them in a round
     python benchmarks/auxiliary.py mnist --keep     and in auxiliary-mnist.txt beside this
 
 Every setting is trained in the same repeats: the same splits, first models and batches. Of each
@@ -45,10 +45,11 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "mnist": {
         "data": ("mnist(examples=1800)", 40),
-        "base": "lg-fedavg(shared=last(2),warmup={},lr=0.05)",
-        "model": "lenet",
-        "rounds": 40,
+        "base": "lg-fedavg(shared=last(1),warmup={})",
+        "model": "mlp(100, 64)",
+        "rounds": 30,
         "sampled": 20,
+        "engine": "vectorised",
     },
 }
 
@@ -84,7 +85,7 @@ def line(mark: str, name: str, one: Trained, plain: Trained) -> str:
 def measured(case: str, warmup: float, repeats: int) -> list[str]:
     """A line for each setting."""
     given = {**CASES[case], "repeats": repeats}
-    (name, clients), base = given.pop("data"), given.pop("base").format(warmup)
+    (name, clients), base = given.pop("data"), given.pop("base").format(f"{warmup:g}")
     fed = glocal.load(name, clients=clients, partition="dirichlet(0.3)", seed=0)
     plain = Trained.of(base, fed, given)
     lines = [
@@ -113,11 +114,10 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("case", nargs="?", default="digits", choices=sorted(CASES))
     asked.add_argument("--repeats", type=int, default=6)
+    asked.add_argument("--warmups", type=float, nargs="+", default=[0.0, 0.5])
     asked.add_argument("--keep", action="store_true")
     given = asked.parse_args()
-    lines = [
-        row for warmup in (0, 0.5) for row in [*measured(given.case, warmup, given.repeats), ""]
-    ]
+    lines = [row for w in given.warmups for row in [*measured(given.case, w, given.repeats), ""]]
     text = "\n".join([*lines, f"{platform.machine()}, torch {torch.__version__}, cpu"]) + "\n"
     if given.keep:
         Path(__file__).with_name(f"auxiliary-{given.case}.txt").write_text(text)
