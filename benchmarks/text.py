@@ -6,10 +6,10 @@
     python benchmarks/text.py leaf --device cuda      the papers' sizes, for a GPU
     python benchmarks/text.py words --device cuda
 
-Clients alone choose their rate and epoch on validation data; federated methods have the rate that is
-given unless --tune is asked for, which takes several times as long. Text is split in the order of
-time, so all repeats have the same test examples, and differ in training alone. It needs torch and
-numpy, and the text: in the cache, or a folder that GLOCAL_DATA names.
+Clients alone choose their rate and epoch on validation data; federated methods have the rate that
+is given unless --tune is asked for, which takes several times as long. Text is split in the order
+of time, so all repeats have the same test examples, and differ in training alone. It needs torch
+and numpy, and the text: in the cache, or a folder that GLOCAL_DATA names.
 
 ``leaf``: the model and the settings of SuPerFed's Shakespeare (5 clients a round, 5 epochs, batches
 of 50, rate 0.8 less 1 % a round), on all 426 roles and every window. ``words``: the model and the
