@@ -14,12 +14,18 @@ from queue import SimpleQueue
 from typing import Any
 
 from glocal.core.errors import GlocalError
-from glocal.engines.cluster import LOSSES, cluster_cores, connected
+from glocal.engines.cluster import LOSSES, connected
 
 
 def cluster_jobs() -> int:
-    """How many tasks the cluster can do at a time."""
-    return cluster_cores(connected("--jobs ray"))
+    """How many tasks the cluster can do at a time, on cores that nobody has taken."""
+    free = int(connected("--jobs ray").available_resources().get("CPU", 0))
+    if not free:
+        raise GlocalError(
+            "all cores of the Ray cluster are taken, perhaps by workers of an engine='ray' in this "
+            "session: close() that engine, or wait."
+        )
+    return free
 
 
 class Mailbox:
