@@ -87,7 +87,17 @@ class Node:
     ) -> None:
         plan.schema.check(fed)
         # Clients are evaluated on their own test examples: those of others are elsewhere.
-        self.fed = replace(fed, label_shift_only=False, pooled=False, central=None)
+        about = {**fed.describe}
+        if plan.schema.vocabulary is not None:
+            about["vocabulary"] = plan.schema.vocabulary
+        classes = bool(fed.target.classes)
+        self.fed = replace(
+            fed,
+            label_shift_only=False,
+            pooled=False if classes else fed.pooled,
+            central=None,
+            describe=about,
+        )
         self.plan, self.folder, self.note = plan, folder, note
         self.secret = secret_key
         self.states = Versions(folder / "states")
