@@ -17,7 +17,6 @@ from typing import Any
 from glocal.core.errors import GlocalError
 from glocal.engines.cluster import LOSSES, connected
 
-
 WAITS = 20
 
 
