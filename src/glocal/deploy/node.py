@@ -236,6 +236,8 @@ class Node:
         server = {"params": down["params"], "start": start}
         store = ClientStore(len(setup.fed), device)
         progress = Progress(server, store, Traffic(), int(facts["stage"]), 0, int(facts["round"]))
+        if training.method(progress).example_privacy is not None:
+            progress.secret = self._own_secret()
         place = {name: k for k, name in enumerate(setup.fed.names)}
         names, lost = [], []
         for name, about in facts["clients"].items():
@@ -285,17 +287,21 @@ class Node:
         return trained
 
     def _adds_noise(self, asked: _Asked) -> bool:
-        privacy = asked.training.method(asked.progress).privacy
-        return privacy is not None and privacy.where == "local"
+        method = asked.training.method(asked.progress)
+        local = method.privacy is not None and method.privacy.where == "local"
+        return local or method.example_privacy is not None
 
     def _noise_keys(self, asked: _Asked, ids: Tensor) -> Tensor:
         """The keys of the noise that clients add themselves, where they do."""
         numbers = asked.training.fed.number_of(ids)
         if not self._adds_noise(asked):
             return numbers  # nothing is drawn
+        return secret.fold(self._own_secret(), REDUCE, asked.progress.round, 0, numbers)
+
+    def _own_secret(self) -> Tensor:
         if self.secret is None:
             self.secret = kept_secret(self.folder)
-        return secret.fold(self.secret, REDUCE, asked.progress.round, 0, numbers)
+        return self.secret
 
 
 def kept_secret(folder: Path) -> Tensor:
