@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import glocal
+import toys
 
-OF_OTHER_DATA = {"jigsaw", "masked-tokens", "rotation"}
-"""What needs images or texts: tests/slots/test_auxiliaries.py has them."""
+TEXT = "char-lstm(embedding=2,hidden=3,layers=1)"
+OF_OTHER_DATA = {
+    "jigsaw": ("jigsaw(grid=3,hidden=3,shared=last(1),warmup=0)", "mlp(5)", toys.images),
+    "masked-tokens": ("masked-tokens(0.5,hidden=3,shared=last(1),warmup=0)", TEXT, toys.texts),
+    "rotation": ("rotation(0.5,hidden=3,shared=last(1),warmup=0)", "lenet", toys.images),
+}
+"""What needs images or texts: a spec, a model and data for each."""
 
 SPECS = [
     *(name for name in glocal.list_methods() if name not in OF_OTHER_DATA),

@@ -27,22 +27,16 @@ from glocal.slots.self_supervised import (
     shuffled,
 )
 from glocal.testing import check_method, ragged
+from specs import OF_OTHER_DATA, TEXT
 
 KEY = rng.key(5)
 ANY: Any = None
-TEXT = "char-lstm(embedding=2,hidden=3,layers=1)"
 
 
-@pytest.mark.parametrize(
-    ("spec", "model", "fed"),
-    [
-        ("rotation(0.5,hidden=3,shared=last(1),warmup=0)", "lenet", toys.images()),
-        ("jigsaw(grid=3,hidden=3,shared=last(1),warmup=0)", "mlp(5)", toys.images()),
-        ("masked-tokens(share=0.5,hidden=3,shared=last(1),warmup=0)", TEXT, toys.texts()),
-    ],
-)
-def test_contract(spec: str, model: str, fed: Federation) -> None:
-    check_method(spec, model=model, fed=fed, rounds=2)
+@pytest.mark.parametrize("name", OF_OTHER_DATA)
+def test_contract(name: str) -> None:
+    spec, model, data = OF_OTHER_DATA[name]
+    check_method(spec, model=model, fed=data(), rounds=2)
 
 
 def test_the_decoder_is_measured_by_its_mean_squared_error() -> None:
