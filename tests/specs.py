@@ -6,12 +6,15 @@ import glocal
 import toys
 
 TEXT = "char-lstm(embedding=2,hidden=3,layers=1)"
-OF_OTHER_DATA = {
+OF_IMAGES_OR_TEXTS = {
     "jigsaw": ("jigsaw(grid=3,hidden=3,shared=last(1),warmup=0)", "mlp(5)", toys.images),
     "masked-tokens": ("masked-tokens(0.5,hidden=3,shared=last(1),warmup=0)", TEXT, toys.texts),
     "rotation": ("rotation(0.5,hidden=3,shared=last(1),warmup=0)", "lenet", toys.images),
 }
-"""What needs images or texts: a spec, a model and data for each."""
+"""A spec, a model and data for each auxiliary that needs images or texts."""
+
+OF_OTHER_DATA = {"adversary", *OF_IMAGES_OR_TEXTS}
+"""What needs other data; tests/slots/test_adversary.py and test_auxiliaries.py have them."""
 
 SPECS = [
     *(name for name in glocal.list_methods() if name not in OF_OTHER_DATA),
@@ -24,6 +27,7 @@ SPECS = [
     "fedavg(batch_size=0)",
     "fedprox(mu=0.5,momentum=0.9,weight_decay=0.001)",
     "fedprox(mu=0.5,shared=all-but-last)+adam",
+    "fedavg(grad_clip=0.05,momentum=0.5)",
 ]
 
 EVERYBODY = {"aaggff-s", "afl"}

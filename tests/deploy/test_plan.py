@@ -11,9 +11,9 @@ import torch
 
 import glocal
 from deploy.federations import SETTINGS, Deployment, nine_clients
-from glocal.core import version
+from glocal.core import checksums
 from glocal.core.errors import GlocalError
-from glocal.deploy import plan as plans
+from glocal.core.tensor_files import save_tensors
 from glocal.deploy import wire
 from glocal.deploy.node import Node
 from glocal.deploy.plan import DataSchema, DeployPlan
@@ -45,7 +45,7 @@ def test_what_is_for_simulations_is_refused(settings: dict[str, Any], why: str) 
 
 def test_a_method_that_sends_nothing_is_refused() -> None:
     with pytest.raises(GlocalError, match="nothing to deploy"):
-        _ = plan("local").digest
+        _ = plan("local").runner
 
 
 def test_a_plan_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
@@ -68,8 +68,32 @@ def test_every_change_changes_the_digest(monkeypatch: pytest.MonkeyPatch) -> Non
     ]
     digests = {first.digest, *(other.digest for other in others)}
     assert len(digests) == 7
-    monkeypatch.setattr(plans, "VERSION", version.VERSION + "x")
+    monkeypatch.setattr(checksums, "of_package", lambda: "other code")
     assert plan().digest not in digests
+
+
+def test_own_files_are_in_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("net.py")
+    file.write_text("from torch import nn\n\n\ndef net():\n    return nn.Linear(6, 3)\n")
+    before = plan(model="net.py:net").digest
+    assert plan(model="net.py:net").digest == before
+    file.write_text(file.read_text() + "# changed\n")
+    assert plan(model="net.py:net").digest != before
+
+
+def test_weights_to_begin_with_are_the_servers(tmp_path: Path) -> None:
+    """Nodes need not have the file: the server sends what is in it."""
+    fed, path = nine_clients(), tmp_path / "begin.safetensors"
+    begun = plan(init=str(path), rounds=1)
+    begun.setup(fed)
+    with pytest.raises(GlocalError, match="cannot be read"):
+        begun.setup(fed, server=True)
+    save_tensors(path, {k: v + 1 for k, v in begun.setup(fed).task.params.items()})
+    served = Deployment.of("fedavg", tmp_path, init=str(path), rounds=1).serve()
+    wanted = glocal.fit("fedavg", fed, **{**SETTINGS, "rounds": 1, "init": str(path)})
+    for name, leaf in wanted.model.items():
+        assert torch.equal(served.model[name], leaf)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": 1}', '{"format": 99}', "\xff"])
@@ -107,3 +131,20 @@ def test_a_server_knows_how_many_examples_there_are_and_has_none() -> None:
     assert torch.equal(roster.train.counts(), fed.train.counts())
     assert roster.x.shape == (1, 6)
     assert not bool(roster.x.any())
+
+
+def test_every_node_builds_the_model_for_all_tokens(tmp_path: Path) -> None:
+    """Also one whose clients have few of them."""
+    x = torch.arange(60 * 4).reshape(60, 4) % 7 + 5 * (torch.arange(60) >= 30).long()[:, None]
+    fed = glocal.federation(x, torch.arange(60) % 2, torch.arange(60) // 15)
+    schema = DataSchema.of(fed)
+    assert schema.vocabulary == int(x.max()) + 1
+    settings = {**SETTINGS, "model": "bilstm(embedding=2,hidden=2)"}
+    agreed = DeployPlan("fedavg", from_arguments(settings), schema)
+    node = Node(agreed, fed.part([0]), tmp_path)
+    sizes = [
+        agreed.setup(f).task.size for f in (fed, node.fed, schema.without_rows("ab", [[3, 3]] * 3))
+    ]
+    assert len(set(sizes)) == 1
+    with pytest.raises(GlocalError, match="the plan has 5 token ids"):
+        replace(schema, vocabulary=5).check(fed)

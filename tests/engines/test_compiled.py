@@ -12,7 +12,7 @@ from glocal.engines.compiled import blocks
 from glocal.engines.compiled import inductor as compiling
 from glocal.testing import SIZES, check_method
 from glocal.training.sampling import Fixed
-from specs import EVERYBODY, OF_OTHER_DATA, SMALL, SPECS
+from specs import EVERYBODY, OF_IMAGES_OR_TEXTS, SMALL, SPECS
 
 pytestmark = [
     pytest.mark.slow,
@@ -36,9 +36,9 @@ def test_methods(
     assert capsys.readouterr().err == ""  # nothing went on uncompiled
 
 
-@pytest.mark.parametrize("name", OF_OTHER_DATA)
+@pytest.mark.parametrize("name", OF_IMAGES_OR_TEXTS)
 def test_auxiliaries_of_images_and_texts(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    spec, model, data = OF_OTHER_DATA[name]
+    spec, model, data = OF_IMAGES_OR_TEXTS[name]
     check_method(spec, model=model, fed=data(), rounds=2, compiled=True)
     assert capsys.readouterr().err == ""
 

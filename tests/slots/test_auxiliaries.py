@@ -27,15 +27,15 @@ from glocal.slots.self_supervised import (
     shuffled,
 )
 from glocal.testing import check_method, ragged
-from specs import OF_OTHER_DATA, TEXT
+from specs import OF_IMAGES_OR_TEXTS, TEXT
 
 KEY = rng.key(5)
 ANY: Any = None
 
 
-@pytest.mark.parametrize("name", OF_OTHER_DATA)
+@pytest.mark.parametrize("name", OF_IMAGES_OR_TEXTS)
 def test_contract(name: str) -> None:
-    spec, model, data = OF_OTHER_DATA[name]
+    spec, model, data = OF_IMAGES_OR_TEXTS[name]
     check_method(spec, model=model, fed=data(), rounds=2)
 
 

@@ -126,6 +126,18 @@ class Config:
     min_examples: int = setting(
         0, "Data", "Leave out the data's own clients with fewer examples, and name them.", least=0
     )
+    protected: tuple[str, ...] = setting(
+        (),
+        "Data",
+        "Columns of a table that are protected attributes (sex, origin), not features; may be "
+        "repeated.",
+    )
+    chronological: bool | None = setting(
+        None,
+        "Data",
+        "Rows are in the order of time: each client trains on its first and is tested on its last. "
+        "Text always is.",
+    )
     model: str | Module | Callable[[], Module] = setting(
         "mlp",
         "Training",
@@ -211,9 +223,9 @@ class Config:
         "Evaluation",
         "What better off is measured by, and what is chosen by on validation data: accuracy (the "
         "default), balanced_accuracy, f1, log_loss, brier, ece, top5; of two classes also auc and "
-        "average_precision; of numbers and counts mae (the default), rmse and r2; or your own "
-        "function of labels and predictions, as own.py:name. (All but accuracy on own test "
-        "splits.)",
+        "average_precision; of text also perplexity; of numbers and counts mae (the default), rmse "
+        "and r2; or your own function of labels and predictions, as own.py:name. (All but accuracy "
+        "on own test splits.)",
     )
     same: float | None = setting(
         None,
@@ -259,17 +271,18 @@ class Config:
     engine: str | Engine = setting(
         "auto",
         "Machine",
-        "sequential, vectorised, compiled (vectorised, and compiled first), or auto (by model, "
-        "device and length of the run).",
+        "sequential, vectorised, compiled (vectorised, and compiled first), auto (by model, "
+        "device and length of the run), or ray (clients on a Ray cluster).",
     )
-    device: str = setting("cpu", "Machine", "cpu or cuda.")
+    device: str = setting("cpu", "Machine", "cpu, cuda, or several, as in cuda:0,cuda:1.")
     precision: str = setting(
         "single", "Machine", "single, or bf16: training's products and convolutions in bfloat16."
     )
-    jobs: int = setting(
+    jobs: int | str = setting(
         1,
         "Machine",
-        "Processes to train in (0: one a core, where models are small and there is much to train).",
+        "Processes to train in (0: one a core, where models are small and there is much to train); "
+        "ray: methods and repeats on a Ray cluster.",
         least=0,
     )
     states: str = setting(
@@ -303,10 +316,12 @@ class Config:
             validation.check(name, getattr(self, name), kind)
         for each in dataclasses.fields(self):
             least, value = each.metadata["least"], getattr(self, each.name)
-            if least is not None and value is not None and value < least:
+            if least is not None and isinstance(value, int | float) and value < least:
                 raise GlocalError(
                     f"{each.name} must be an integer of {least} or more, not {value}."
                 )
+        if isinstance(self.jobs, str) and self.jobs != "ray":
+            raise GlocalError(f"jobs must be an integer of 0 or more, or ray, not {self.jobs!r}.")
         if self.sampled is not None and self.fraction != 1.0:
             raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
         if self.patience is not None and self.validate_every == 0:

@@ -26,6 +26,7 @@ from glocal.core.validation import build, not_negative, positive
 from glocal.data.federation import Federation
 from glocal.data.schema import needs_classes
 from glocal.engines.base import Engine
+from glocal.engines.devices import named as named_devices
 from glocal.evaluation import measures
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.pooling_test import worth_evaluating
@@ -134,7 +135,8 @@ class Setup:
 
 def make(config: Config, fed: Federation, repeat: int) -> Setup:
     """The ``repeat``-th split and seed; the first is the caller's own."""
-    device, seed, model = _device(config.device), config.seed, config.model
+    devices, seed, model = named_devices(config.device), config.seed, config.model
+    device = devices[0]
     if repeat:
         fed = fed.fold(repeat)
         seed = rng.seed_of(rng.fold(rng.key(seed), repeat))
@@ -160,6 +162,9 @@ def make(config: Config, fed: Federation, repeat: int) -> Setup:
     task, fed = task.to(device), fed.to(device)
     try_out(task, fed.x, fed.y)
     engine = _engine(config.engine, task, fed, device)
+    if len(devices) > 1:
+        each = [_engine(config.engine, task, fed, other) for other in devices[1:]]
+        engine = engines.Devices((engine, *each), devices)
     weights = hashlib.sha256(label.encode())
     for leaf in task.params.values():
         weights.update(leaf.cpu().numpy().tobytes())
@@ -337,7 +342,8 @@ def _module(
 
 def _named(model: str, fed: Federation, seed: int) -> nn.Module:
     shape = tuple(fed.x.shape[1:])
-    return models.build(model, input_shape=shape, classes=fed.classes, seed=seed)
+    spec = models.completed(model, fed.vocabulary)
+    return models.build(spec, input_shape=shape, classes=fed.classes, seed=seed)
 
 
 def load_weights(module: nn.Module, init: Mapping[str, Tensor] | str | Path) -> None:
@@ -377,15 +383,3 @@ def _some(names: Iterable[str]) -> str:
     several = sorted(names)
     more = f" and {len(several) - 8} more" if len(several) > 8 else ""
     return f"{several[:8]}{more}" if several else "nothing"
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise GlocalError(f"unknown device {shown(name)}: use 'cpu' or 'cuda'.") from error
-    if device.type not in ("cpu", "cuda"):
-        raise GlocalError(f"device {name!r} is not supported: use 'cpu' or 'cuda'.")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise GlocalError("there is no CUDA device here: use device='cpu'.")
-    return device

@@ -14,7 +14,7 @@ from glocal.core.types import Batch, Params
 from glocal.core.validation import integer, not_negative
 from glocal.nn.dense import dense, dense_init
 from glocal.nn.models.shapes import WIDEST
-from glocal.nn.task import Task, weighted_mean
+from glocal.nn.task import Task, label_weights, weighted_mean
 from glocal.slots.auxiliary import Auxiliary, Dimensions
 
 PREFIX = "auxiliary"
@@ -61,7 +61,7 @@ def aux_head(
     def loss(task: Task, a: Params, h: Tensor, batch: Batch, key: Tensor) -> Tensor:
         at_positions = batch["y"].dim() > 1
         logits = dense(a, h if at_positions else h.flatten(1), PREFIX)
-        return weighted_mean(task.losses(logits, batch["y"]), batch["weight"])
+        return weighted_mean(task.losses(logits, batch["y"]), label_weights(batch))
 
     return Auxiliary(
         name="aux-head", init=init, loss=loss, weight=weight, check=check, at=at, rate=rate

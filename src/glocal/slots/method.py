@@ -1,6 +1,6 @@
 """A method: what a client does, and how the server weighs, combines, protects and applies it.
 
-Ten slots, each replaceable, and a plan where one method follows another. Combinations that make
+Eleven slots, each replaceable, and a plan where one method follows another. Combinations that make
 no sense are refused here, with a sentence that says what to do instead.
 """
 
@@ -27,9 +27,11 @@ from glocal.slots.aggregation import Combine, mean
 from glocal.slots.auxiliary import Auxiliary, needs_schema, with_auxiliary
 from glocal.slots.client import Local
 from glocal.slots.compression import Compression, MessageSize, compress_updates, whole
+from glocal.slots.example_privacy import INSTEAD, ExamplePrivacy, private_steps, releases
 from glocal.slots.pretraining import Pretraining, by_itself
 from glocal.slots.privacy import Privacy
 from glocal.slots.server_half import Memory, ServerHalf, aggregate
+from glocal.slots.shared_auxiliary import shared_parameters, with_shared_auxiliary
 from glocal.slots.sharing import Selector, everything, keep_private, split
 from glocal.slots.weighting import Setting, Weighting, by_examples, uniform, uniform_expected
 
@@ -48,6 +50,7 @@ class Method:
     server_opt: Optimizer = field(default_factory=sgd)
     memory: Memory = field(default_factory=Memory)
     privacy: Privacy | None = None
+    example_privacy: ExamplePrivacy | None = None
     shared: Selector = field(default_factory=everything)
     compression: Compression | None = None
     auxiliary: Auxiliary | None = None
@@ -74,6 +77,18 @@ class Method:
         """The weighting in force."""
         return self.server_half.weighting
 
+    @property
+    def private(self) -> bool:
+        """Whether clients, or their examples, are protected by what is accounted for."""
+        return self.privacy is not None or self.example_privacy is not None
+
+    def releases(self, task: Task, fed: Federation, setting: Setting) -> list[int]:
+        """How many gradients of a mini-batch a step of each phase takes, where they are private."""
+        assert self.example_privacy is not None
+        begun = self.begin(task, task.params, setting)
+        down = self.broadcast(begun, 0, setting)
+        return releases(self.example_privacy, self.local, task, fed, down)
+
     def shared_names(self, task: Task) -> frozenset[str]:
         """Which of the task's parameters are shared."""
         return frozenset(self.shared.pick(task.names))
@@ -84,13 +99,16 @@ class Method:
         ``schema`` says what an example looks like, which an auxiliary has to know.
         """
         local, names = self.local, self.shared_names(task)
+        if self.example_privacy is not None:
+            local = private_steps(local, self.example_privacy)
         if self.privacy is not None:
             local = self.server_half.private_client(local)
         if len(names) < len(task.names) and not local.keeps_whole_model:
             local = keep_private(local, names)
         if self.auxiliary is not None:
             known = needs_schema(schema, self.auxiliary.name)
-            local = with_auxiliary(local, self.auxiliary, task, known, set(task.names) - names)
+            wrap = with_shared_auxiliary if self.auxiliary.shared else with_auxiliary
+            local = wrap(local, self.auxiliary, task, known, set(task.names) - names)
         if self.compression is not None:
             local = compress_updates(local, self.compression, names)
         return local
@@ -103,10 +121,15 @@ class Method:
         half = meanwhile.client_half(task, schema)
         return by_itself(half, self.shared_names(task), self.pretraining.epochs)
 
-    def message(self, task: Task) -> MessageSize:
+    def sent(self, task: Task, schema: Schema | None = None) -> Params:
+        """Tensors of an update's names and shapes."""
+        shared, private = split(task.params, self.shared_names(task))
+        return shared | shared_parameters(self.auxiliary, task, schema, set(private))
+
+    def message(self, task: Task, schema: Schema | None = None) -> MessageSize:
         """What one client's update takes when it is sent."""
         size = whole if self.compression is None else self.compression.size
-        return size(split(task.params, self.shared_names(task))[0])
+        return size(self.sent(task, schema))
 
     def begin(
         self, task: Task, params: Params, setting: Setting, key: Tensor | None = None
@@ -115,7 +138,8 @@ class Method:
         shared, private = split(params, self.shared_names(task))
         if key is None:
             key = rng.key(0, next(iter(params.values())).device)
-        return {**self.server_half.init(shared, setting, key), "start": private}
+        beside = shared_parameters(self.auxiliary, task, setting.schema, set(private), key)
+        return {**self.server_half.init(shared | beside, setting, key), "start": private}
 
     def broadcast(self, state: Tree, round: int, setting: Setting) -> Downlink:
         """What the clients of a round receive; scalars are tensors, so nothing is traced twice."""
@@ -142,15 +166,20 @@ class Method:
         if self.privacy is not None:
             self.privacy.check(setting)
         begun = self.begin(task, task.params, setting)
-        if self.privacy is None or not self.server_half.sends_update:
+        down = self.broadcast(begun, 0, setting)
+        if self.example_privacy is not None:
+            self.example_privacy.check(self.local, task, fed, down)
+        if not self.private or not self.server_half.sends_update:
             return
-        local, down = self.client_half(task, Schema.of(fed)), self.broadcast(begun, 0, setting)
+        local = self.client_half(task, Schema.of(fed))
+        protection = self.privacy or self.example_privacy
         key = rng.key(0, next(iter(task.params.values())).device)
         client = local.init(task, task.params, key)
         _, _, extra = local.finish(task, down, local.start(task, down, client))
         if tree.leaves(extra):
+            assert protection is not None
             raise GlocalError(
-                f"{self.privacy.name} protects the update alone, and this method's clients send "
+                f"{protection.name} protects the update alone, and this method's clients send "
                 f"more than that ({', '.join(extra)}): use another base, such as fedavg or ditto."
             )
 
@@ -164,6 +193,8 @@ def _objections(method: Method) -> Iterator[str]:
     combine, privacy, memory = method.combine, method.privacy, method.memory.name
     compression = method.compression
     named = method.weighting.name if method.weighting else ""
+    if method.example_privacy is not None:
+        yield from _example_objections(method, method.example_privacy)
     more = (
         f"{privacy.name} protects the update alone, and {{}} sends more than that: use fedavg or "
         "fedprox as the base."
@@ -209,9 +240,16 @@ def _objections(method: Method) -> Iterator[str]:
             )
         if privacy:
             yield more.format(memory)
-    parts = [part.name for part in (method.auxiliary, method.pretraining) if part is not None]
-    for name in parts:
-        if method.shared.name == "everything":
+    of_model = compression.name if compression else memory if memory != "none" else ""
+    if method.auxiliary and method.auxiliary.shared and of_model:
+        yield (
+            f"{of_model} is made for the model alone, and a shared {method.auxiliary.name} is sent "
+            "beside it: leave one of the two out."
+        )
+    parts = [part for part in (method.auxiliary, method.pretraining) if part is not None]
+    for part in parts:
+        name, of_all = part.name, isinstance(part, Auxiliary) and part.shared
+        if method.shared.name == "everything" and not of_all:
             yield (
                 f"{name} trains what a client's own layers make of its data, and this method keeps "
                 "no layer private: use lg-fedavg, or say which layers are shared, as in "
@@ -257,6 +295,31 @@ def _objections(method: Method) -> Iterator[str]:
         yield (
             f"{privacy.name} adds noise made for a mean, so {combine.name} cannot go with it: "
             "leave one of the two out."
+        )
+
+
+def _example_objections(method: Method, privacy: ExamplePrivacy) -> Iterator[str]:
+    """Why a client's examples cannot be protected."""
+    other = method.server.name if method.server else method.memory.name
+    if other != "none":
+        yield (
+            f"{privacy.name} protects the update alone, and clients of {other} send more than "
+            f"that: {INSTEAD}."
+        )
+    if method.weights.needs_loss:
+        yield (
+            f"{method.weights.name} asks clients for a loss, which {privacy.name} does not "
+            "protect: leave one of the two out."
+        )
+    if method.auxiliary or method.pretraining:
+        yield (
+            f"{privacy.name} protects the method's own steps alone, and auxiliary models and "
+            "pre-training learn from the same examples beside them: leave one of the two out."
+        )
+    if method.local.solve_before_evaluation:
+        yield (
+            "clients of this method also train where they are evaluated, which nobody would "
+            f"account for, so {privacy.name} would promise too much: {INSTEAD}."
         )
 
 
@@ -318,15 +381,16 @@ class Plan:
                     f"stage {stage.name!r} makes synthetic data, which would be lost in the one "
                     f"that follows: let {stage.method.server_half.name} be the last."
                 )
-        private = [stage.method.privacy for stage in self.stages]
+        private = [(stage.method.privacy, stage.method.example_privacy) for stage in self.stages]
         if any(p != private[0] for p in private):
             raise GlocalError(
                 "what one stage sends another cannot protect any more: give all stages the same "
                 "privacy, or none."
             )
-        if private[0] is not None and any(stage.goal is not None for stage in self.stages):
+        protection = next((p for p in private[0] if p is not None), None)
+        if protection is not None and any(stage.goal is not None for stage in self.stages):
             raise GlocalError(
-                f"a goal looks at the clients' validation data, which {private[0].name} does not "
+                f"a goal looks at the clients' validation data, which {protection.name} does not "
                 "protect: give the stage a number of rounds instead."
             )
 

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from glocal.core import rng
 from glocal.core.errors import GlocalError
+from glocal.core.padding import PAD
 from glocal.core.types import Batch, Params
 from glocal.core.validation import integer, real
 from glocal.nn.augment import turned
@@ -166,7 +167,8 @@ def masked_tokens(
 
     def view(batch: Batch, key: Tensor, dims: Dimensions) -> Batch:
         x = batch["x"]
-        replaced = rng.uniform(rng.fold(key, 0), tuple(x.shape)) < share
+        drawn_at = rng.uniform(rng.fold(key, 0), tuple(x.shape)) < share
+        replaced = drawn_at & (x != PAD)  # padding is no token to predict
         drawn = rng.randint(rng.fold(key, 1), dims.vocabulary, tuple(x.shape)).to(x.dtype)
         return {**batch, "x": torch.where(replaced, drawn, x), "made": x, "replaced": replaced}
 

@@ -28,7 +28,7 @@ from glocal.slots.method import Method, Plan
 from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
-from glocal.training import best_round, evaluated_rounds, first_rounds, secret_draws
+from glocal.training import best_round, evaluated_rounds, first_rounds, plateau, secret_draws
 from glocal.training.attacks import Adversary
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstStates
@@ -138,7 +138,9 @@ class Training:
 
     def round_key(self, progress: Progress) -> Tensor:
         """The key of the clients' training in the round that comes next."""
-        return self.key(WORK, progress.round)
+        if self.method(progress).example_privacy is None:
+            return self.key(WORK, progress.round)
+        return secret_draws.sampling_key(self, progress, WORK, progress.round)
 
     def attack_key(self, progress: Progress) -> Tensor:
         """The key of what malicious clients draw in the round that comes next."""
@@ -165,7 +167,8 @@ class Training:
         """What a client's update takes in each stage when sent, and the private parameters."""
         methods, params = [stage.method for stage in self.plan.stages], self.task.params
         private = [size_by_part(params, m.shared_names(self.task))[1] for m in methods]
-        return [(m.message(self.task), n) for m, n in zip(methods, private, strict=True)]
+        schema = self.setting.schema
+        return [(m.message(self.task, schema), n) for m, n in zip(methods, private, strict=True)]
 
     @cached_property
     def gradients(self) -> list[Tensor]:
@@ -216,6 +219,7 @@ class Training:
         state = method.begin(self.task, params, self.setting, key)
         progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Traffic())
         progress.clients, progress.secret = self.store(progress), secret_draws.begun(self)
+        progress.took_part = secret_draws.rounds_of_clients(self)
         return progress
 
     def store(self, progress: Progress) -> ClientStore:
@@ -268,13 +272,16 @@ class Training:
 
     def cohort(self, progress: Progress, number: int) -> Tensor:
         """The ids of those who take part in a round."""
-        key = secret_draws.sampling_key(self, progress, COHORT, number)
+        key = self.key(COHORT, number)
+        if self.method(progress).privacy is not None:
+            key = secret_draws.sampling_key(self, progress, COHORT, number)
         return self.sampler.cohort(len(self.fed), key)
 
     def broadcast(self, progress: Progress) -> Downlink:
         """What the server sends as the run stands."""
         down = self.method(progress).broadcast(progress.server, progress.round, self.setting)
-        return down if self.rate == 1.0 else {**down, "lr": down["lr"] * self.rate}
+        rate = self.rate * plateau.factor(self.method(progress), progress)
+        return down if rate == 1.0 else {**down, "lr": down["lr"] * rate}
 
     def round_of(
         self, progress: Progress, ids: Tensor, key: Tensor, down: Downlink | None = None
@@ -299,6 +306,8 @@ class Training:
         """The cohort's messages, fit for the server, and what was communicated."""
         method, stage = self.method(progress), progress.stage
         new = ids.cpu()[~progress.clients.seen[ids.cpu()]]
+        if progress.took_part is not None:
+            progress.took_part[stage, ids.cpu()] += 1
         answers = yield from self.clients.round(self, progress, down, ids)
         sent, used = answers.sent, answers.used
         alone = int(self.gradients_alone[stage][new].sum())
