@@ -67,7 +67,8 @@ def result_of(name: str, repeats: int, folder: Path) -> dict[str, Any]:
             several = several or study.repeated(given, fed)
             path.write_text(json.dumps(study.figures(spec, several)))
         cells[method, lam] = json.loads(path.read_text())
-    return study.summarised(cells, LEAST) | study.about_study(given, fed, AGAINST)
+    about = study.about_study(given, fed, AGAINST) | {"rounds": "10 or 20"}
+    return study.summarised(cells, LEAST) | about
 
 
 def show(repeats: int, folder: Path, picture: Path | None) -> None:

@@ -74,14 +74,17 @@ def draw(result: Result, path: Path) -> None:
     figure = new_figure(10, 4.4)
     left, right = figure.subplots(1, 2)
     methods = list(dict.fromkeys(row["method"] for row in result["rows"]))
+    lams = sorted({row["lam"] for row in result["rows"]})
     for i, method in enumerate(methods):
         rows = [row for row in result["rows"] if row["method"] == method]
         _trade_off(left, rows, short_name(method), i)
-        _by_lam(right, rows, short_name(method), i)
+        _by_lam(right, rows, lams, short_name(method), i)
     left.axvline(CHANCE, color=GREY, linestyle=":")
     constant = 100 * _rates(result)["label"]
     level(left, constant, f"constant guess {constant:.1f}", at_right=True, style="--")
     right.axhline(CHANCE, color=GREY, linestyle=":")
+    right.set_ylim(bottom=40)  # below chance there is room for the legend
+    right.set_xticks(range(len(lams)), [f"{lam:g}" for lam in lams])
     label(left, "AUC of the better fresh adversary, %", "class accuracy, %", legend=True)
     label(right, "λ", f"AUC of adversaries against {_attributes(result)}, %", legend=True)
     note = study_note(result, "numbers beside points: λ", "dotted: chance")
@@ -108,9 +111,9 @@ def _trade_off(axes: Any, rows: list[Result], name: str, i: int) -> None:
         axes.annotate(f"{row['lam']:g}", at, color=pair(i)["color"], **place)
 
 
-def _by_lam(axes: Any, rows: list[Result], name: str, i: int) -> None:
+def _by_lam(axes: Any, rows: list[Result], lams: list[float], name: str, i: int) -> None:
     """Trained and fresh adversaries by λ, at equal distances: λ = 0 has no place on a log axis."""
-    places = range(len(rows))
+    places = [lams.index(row["lam"]) for row in rows]
     for key, style in (("post_fit", "-"), ("adversary", "--")):
         means = [100 * row[key]["mean"] for row in rows]
         bars = [_half(row[key]) for row in rows]
@@ -127,7 +130,6 @@ def _by_lam(axes: Any, rows: list[Result], name: str, i: int) -> None:
             markerfacecolor=pair(i)["color"] if key == "post_fit" else "white",
             **pair(i),
         )
-    axes.set_xticks(list(places), [f"{row['lam']:g}" for row in rows])
 
 
 def _half(value: Result) -> float:
