@@ -52,6 +52,14 @@ class PlanSize(NamedTuple):
         return cls(longest, batch, steps, -(-steps // fewest))
 
 
+def steps_done(steps: Tensor, part: Tensor | None) -> Tensor:
+    """[clients]: how many of its steps each takes that does a ``part`` of them: one or more.
+
+    With a part that is uniform between 0 and 1, every number of steps is equally likely.
+    """
+    return steps if part is None else (part * steps).ceil().to(steps.dtype).clamp(min=1)
+
+
 class BatchIndex(NamedTuple):
     """Where each mini-batch is in the order of a client's examples: by how many it has, alone."""
 
@@ -88,13 +96,15 @@ def plan(
     steps: int | None = None,
     size: PlanSize | None = None,
     index: BatchIndex | None = None,
+    part: Tensor | None = None,
 ) -> Batches:
     """The batches of ``epochs`` passes for clients ``ids``; ``keys`` has one key for each.
 
     With ``steps``, every client has so many, in as many passes over its data as that takes. With
     ``size`` the shapes are those, whoever the clients are, and nothing waits for the device: then
     ``Batches.steps`` stays there. Where all clients have as many examples, the ``index`` of one,
-    made beforehand, saves time. The batches are the same.
+    made beforehand, saves time. The batches are the same. A client that does a ``part`` of its work
+    has the first of its batches.
     """
     device, fixed = keys.device, size is not None
     starts = split.start.to(device)
@@ -112,4 +122,7 @@ def plan(
     rows = torch.where(index.real, split.rows.to(device)[torch.where(index.real, chosen, 0)], 0)
     weight = index.real.to(torch.float32).expand(shape)
     count = index.steps.expand(len(ids))
+    if part is not None:
+        count = steps_done(count, part)
+        weight = weight * (torch.arange(size.steps, device=device) < count[:, None]).unsqueeze(-1)
     return Batches(rows, weight, count if fixed else count.cpu())

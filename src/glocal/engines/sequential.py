@@ -98,6 +98,7 @@ def one_client(
     """One client's round: update, new state, extras, loss of the received model, examples."""
     task, local, fed, down = cohort.task.plain(), cohort.local, cohort.fed, cohort.down
     ids, key = cohort.ids[i : i + 1], rng.fold(cohort.key, cohort.ids[i])
+    part = None if cohort.part is None else cohort.part[i : i + 1]
     if cohort.lanes is not None:
         key, down = cohort.lanes.keys[i], tree.row(down, cohort.lanes.number[i])
     stage = "start"
@@ -115,16 +116,16 @@ def one_client(
         carry = local.start(task, down, client)
         for p, phase in enumerate(local.phases):
             phase_key = rng.fold(key, p)
-            batches = plan(
-                fed.train, ids, phase_key.view(1), phase.epochs, local.batch_size, phase.steps
-            )
-            steps = torch.arange(len(batches.rows[0]), device=ids.device)
+            where, how = (fed.train, ids, phase_key.view(1)), (phase.epochs, local.batch_size)
+            batches = plan(*where, *how, phase.steps, part=part)
+            count = int(batches.steps)
+            steps = torch.arange(count, device=ids.device)
             step_keys = rng.fold(rng.fold(phase_key, -2), steps)
             # The real examples of every step, without the padding of a short batch.
-            real = batches.weight[0] > 0
+            real = batches.weight[0, :count] > 0
             sizes = real.sum(-1).tolist()
-            rows = torch.split(batches.rows[0][real], sizes)
-            weight = torch.split(batches.weight[0][real], sizes)
+            rows = torch.split(batches.rows[0, :count][real], sizes)
+            weight = torch.split(batches.weight[0, :count][real], sizes)
             for t, (chosen, w, step_key) in enumerate(zip(rows, weight, step_keys, strict=True)):
                 stage = f"{phase.name}, step {t}"
                 batch = {"x": fed.x[chosen], "y": fed.y_train[chosen], "weight": w}

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from glocal.nn.task import Augment
     from glocal.slots.method import Method
     from glocal.training.attacks import Attack
+    from glocal.training.availability import Availability
+    from glocal.training.stragglers import Stragglers
 
     Measured = Callable[[Any, Any], float]
 else:  # the options are derived from these types, and need not wait for torch
     Measured = Tensor = Module = Engine = Technique = Augment = Losses = Method = Attack = Any
+    Availability = Stragglers = Any
 
 DEFAULT_COMPARISON = ("local", "fedavg", "fedprox", "ditto")
 
@@ -151,6 +154,18 @@ class Config:
     sampled: int | None = setting(None, "Training", "Clients in a round, instead of --fraction.")
     poisson: bool = setting(
         False, "Training", "Poisson sampling: each client is in a round with that probability."
+    )
+    availability: str | Availability | None = setting(
+        None,
+        "Training",
+        "Which sampled clients are there, and answer, as in 'dropout(0.2)', 'on-off(5, 3)' (rounds "
+        "there and away) or 'away(11, 20, clients=0.5)', joined by +; all by default.",
+    )
+    stragglers: str | Stragglers | None = setting(
+        None,
+        "Training",
+        "Clients that finish part of a round, each with some probability: 'use(0.5)' (what they "
+        "did is used) or 'drop(0.5)' (they are left out).",
     )
     diverged: str = setting(
         "fatal",

@@ -36,6 +36,7 @@ from glocal.experiment.synthetic import made
 from glocal.experiment.tuning import Choice
 from glocal.slots.method import Plan
 from glocal.slots.server_half import whole_model
+from glocal.training.availability import availability
 from glocal.training.best_round import at_best
 from glocal.training.checkpoint import CheckpointPolicy, CheckpointWriter
 from glocal.training.client_state.placement import Storage
@@ -44,6 +45,7 @@ from glocal.training.resumed import RoundsEnd, run_rounds
 from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
 from glocal.training.side_by_side import LaneGroup
+from glocal.training.stragglers import stragglers
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,12 @@ class Federated:
             config.validate_every,
             adversary,
             config.diverged,
+            availability(config.availability),
+            stragglers(config.stragglers),
             Storage(config.states),
             patience=config.patience,
         )
+        training.present(0)  # which knows whether there are the clients that it names
         if config.patience is not None and self.private:
             raise GlocalError(
                 "the round that patience keeps would be chosen on clients' data without noise, "
@@ -311,9 +316,12 @@ def _kept_round(choice: Choice | None, done: Progress, config: Config) -> dict[s
 def _published(training: Training, done: Progress) -> int:
     """As papers count: what is sent goes down to everybody and up from the sampled."""
     clients, share = training.setting.clients, training.setting.fraction
-    cohorts = [line["cohort"] for line in done.history]
-    rounds = zip(done.traffic.down, done.traffic.up, cohorts, strict=True)
-    return sum(published(*sent, clients, share) for sent in rounds)
+    total = 0
+    for line, down, up in zip(done.history, done.traffic.down, done.traffic.up, strict=True):
+        received = line["cohort"] - len(line.get("away", ()))
+        answered = received - len(line.get("dropped", ()))
+        total += published(down, up, received, clients, share, answered)
+    return total
 
 
 def _sampler(config: Config, clients: int) -> Sampler:

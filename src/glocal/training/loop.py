@@ -20,7 +20,7 @@ from glocal.data.split import Split
 from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
 from glocal.engines.gradients import gradients
-from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
+from glocal.evaluation.communication import Traffic, round_traffic
 from glocal.evaluation.evaluate import Models
 from glocal.nn.task import Task
 from glocal.slots.client import Local
@@ -31,13 +31,16 @@ from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
 from glocal.training import best_round, evaluated_rounds
 from glocal.training.attacks import Adversary
+from glocal.training.availability import Availability
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstStates
 from glocal.training.divergence import check_policy, screen
+from glocal.training.participation import Participants, participants
 from glocal.training.run_state import Decision, Progress
 from glocal.training.sampling import Sampler
+from glocal.training.stragglers import Stragglers
 
-COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN = range(6)
+COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN, PRESENCE = range(7)
 """Children of the seed's key: one for each thing a round draws."""
 
 RoundSteps = Generator[CohortRound, tuple[Uplink, Tree], None]
@@ -62,6 +65,10 @@ class Training:
     """Malicious clients, and what they send or train on instead."""
     diverged: str = "fatal"
     """What becomes of a client whose training is not finite (:mod:`glocal.training.divergence`)."""
+    availability: Availability | None = None
+    """Which sampled clients are there, and answer; None: all of them."""
+    stragglers: Stragglers | None = None
+    """Clients that finish part of a round; None: nobody is slow."""
     storage: Storage = field(default_factory=Storage)
     """Where clients' states are kept; changes nothing that comes out."""
     rate: float = 1.0
@@ -94,7 +101,10 @@ class Training:
         clients = len(self.fed)
         scheme = getattr(self.sampler, "scheme", "of another kind")
         share = self.sampler.share(clients)
-        return Setting(clients, share, self.rounds, scheme, Schema.of(self.fed))
+        answering = self.availability.present if self.availability else 1.0
+        if self.stragglers is not None and answering is not None:
+            answering *= self.stragglers.present
+        return Setting(clients, share, self.rounds, scheme, Schema.of(self.fed), answering)
 
     @cached_property
     def last(self) -> int:
@@ -145,9 +155,14 @@ class Training:
         return [(m.message(self.task), n) for m, n in zip(methods, private, strict=True)]
 
     @cached_property
+    def examples(self) -> Tensor:
+        """[clients], on the host: how many training examples each has."""
+        return self.fed.train.counts().cpu()
+
+    @cached_property
     def gradients(self) -> list[Tensor]:
         """[clients] of each stage: the gradients that a client computes in a round."""
-        n, task, of_stages = self.fed.train.counts().cpu(), self.task, []
+        n, task, of_stages = self.examples, self.task, []
         for stage, half in zip(self.plan.stages, self.halves, strict=True):
             begun = stage.method.begin(task, task.params, self.setting)
             of_stages.append(gradients(half, n, stage.method.broadcast(begun, 0, self.setting)))
@@ -176,11 +191,11 @@ class Training:
             sum(PlanSize.of(n, p.epochs, p.steps, half.batch_size).steps for p in half.phases)
             for half in self.halves
         ]
-        share, scheme = self.setting.fraction, self.setting.sampling
-        cohort = max(1, round(share * len(self.fed)))
+        cohort = max(1, round(self.setting.taking_part * len(self.fed)))
+        varies = self.setting.sampling != "fixed" or self.setting.answering != 1
         turns = tuple(cohort * trainings for trainings in self.turns)
         rounds = self.affordable if turns else self.last  # as many, whatever is chosen
-        return Workload(rounds * max(steps), cohort, varies=scheme != "fixed", turns=turns)
+        return Workload(rounds * max(steps), cohort, varies=varies, turns=turns)
 
     def method(self, progress: Progress) -> Method:
         """The method of the stage the run is in."""
@@ -226,11 +241,20 @@ class Training:
         """
         method, t = self.method(progress), progress.round
         down = self.broadcast(progress)
-        ids = self.sampler.cohort(len(self.fed), self.key(COHORT, t))
-        line: dict[str, Any] = {"round": t + 1, "cohort": len(ids)}
-        uplink, counts = Uplink(ids, n=ids, update={}, loss=None, extra={}), NO_TRAFFIC
+        present = self.present(t)
+        ids, cohort = present.ids, present.sampled
+        line: dict[str, Any] = {"round": t + 1, "cohort": len(cohort)}
+        line |= present.report(self.fed.names)
+        joined = int((~progress.clients.seen[cohort[present.reached].cpu()]).sum())
+        sent = uplink = Uplink(ids, n=ids, update={}, loss=None, extra={})
         if len(ids):
-            uplink, counts = yield from self._train(progress, down, ids, line)
+            sent, uplink = yield from self._train(progress, down, present, line)
+        if bool(present.trains.any()):
+            half, of_all = self.halves[progress.stage], self.gradients[progress.stage]
+            line["gradients"] = present.gradients(half, self.examples, down, of_all)
+        message, private = self.sizes[progress.stage]
+        first = 0 if method.local.keeps_whole_model else private * joined
+        counts = round_traffic(down, sent, message, first, int(present.reached.sum()))
         standing, before = method.weights.standing, None
         if standing is not None and len(uplink.ids):
             before = standing(progress.server["weighting"], uplink.ids)
@@ -264,14 +288,19 @@ class Training:
             needs_loss=method.weights.needs_loss,
         )
 
+    def present(self, round: int) -> Participants:
+        """Who takes part in a round (from 0), of those that are drawn for it."""
+        cohort = self.sampler.cohort(len(self.fed), self.key(COHORT, round))
+        how = (self.availability, self.stragglers, self.key(PRESENCE), self.fed.names)
+        return participants(cohort, round + 1, *how)
+
     def _train(
-        self, progress: Progress, down: Downlink, ids: Tensor, line: dict[str, Any]
-    ) -> Generator[CohortRound, tuple[Uplink, Tree], tuple[Uplink, RoundTraffic]]:
-        """The cohort's messages, fit for the server, and what was communicated; states are kept."""
-        method, stage, clients = self.method(progress), progress.stage, progress.clients
-        joined = int((~clients.seen[ids.cpu()]).sum())
+        self, progress: Progress, down: Downlink, present: Participants, line: dict[str, Any]
+    ) -> Generator[CohortRound, tuple[Uplink, Tree], tuple[Uplink, Uplink]]:
+        """The messages of those present, as sent and fit for the server; states are kept."""
+        method, clients, ids = self.method(progress), progress.clients, present.ids
         work = self.round_of(progress, ids, self.round_key(progress), down)
-        work = replace(work, workload=self.workload)
+        work = replace(work, workload=self.workload, part=present.part)
         self._expect(progress, ids)
         uplink, states = yield work
         if self.adversary is not None:
@@ -286,13 +315,10 @@ class Training:
             clients.scatter(ids, states)
         else:
             clients.scatter(ids[kept], tree.row(states, kept))
-        line["gradients"] = int(self.gradients[stage][ids.cpu()].sum())
         line |= screened.report(names)
         if method.server_half.sends_update:
             line["update_norm"] = float(screened.norm) / max(1, len(screened.uplink.ids)) ** 0.5
-        message, private = self.sizes[stage]
-        first = 0 if method.local.keeps_whole_model else private * joined
-        return screened.uplink, round_traffic(down, uplink, message, first)
+        return uplink, screened.uplink
 
     def _expect(self, progress: Progress, busy: Tensor) -> None:
         """The next cohort is known: states that are offloaded can be fetched while others train."""
