@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         decisions,
         fairness,
         newcomer,
+        newcomers,
         participants,
         privacy,
         robustness,
