@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from glocal.report.canvas import COLOURS, GREY, label, new_figure, save, study_note
+from glocal.report.canvas import COLOURS, GREY, label, new_figure, save
 from glocal.report.studies import Result, spread
 from glocal.report.tables import Cell, number, percent, points, short, show_table, span, with_half
 
@@ -50,10 +50,10 @@ def _protocol(result: Result) -> str:
     others = f"with {a['fraction']:g} of the earlier clients" if a["fraction"] else "by themselves"
     return (
         f"{result['old_clients']} old clients train {goal}; then clients arrive, {a['size']} in a "
-        f"wave and a wave every {a['every']} rounds. Each newcomer trains {a['own_epochs']} epochs by "
-        f"itself, and the newest wave then takes part in every round, {others}. Mean accuracy over "
-        "clients, each on its own test split. Joined: after the wave's own rounds; old before and "
-        "after: the old clients at the wave's arrival and after its rounds."
+        f"wave and a wave every {a['every']} rounds. Each newcomer trains {a['own_epochs']} epochs "
+        f"by itself, and the newest wave then takes part in every round, {others}. Mean accuracy "
+        "over clients, each on its own test split. Joined: after the wave's own rounds; old before "
+        "and after: the old clients at the wave's arrival and after its rounds."
     )
 
 
@@ -91,14 +91,15 @@ def draw(result: Result, path: Path) -> None:
             if column == 0:
                 style = {"color": COLOURS[6], "linewidth": 2.4}
             axes.plot(x, y, label=name, **style)
-            if of[0]["low"] is not None:
+            if column == 0 and of[0]["low"] is not None:
                 low, high = ([100 * v[k] for v in of] for k in ("low", "high"))
-                axes.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
+                axes.fill_between(x, low, high, color=GREY, alpha=0.2, linewidth=0)
         for wave in found["waves"]:
             axes.axvline(wave["arrives"], color=GREY, linewidth=0.8, linestyle=":")
         change = found["old_change"]["mean"]
         axes.set_title(f"{method}: old clients {number(100 * change, sign='+')} points", fontsize=9)
         axes.set_ylim(0, 102)
+        axes.xaxis.get_major_locator().set_params(integer=True)
         label(axes, "rounds since the first wave", "")
     for axes in panels[len(methods) :]:
         axes.set_visible(False)
@@ -109,8 +110,16 @@ def draw(result: Result, path: Path) -> None:
     a = result["arrivals"]
     others = f"{a['fraction']:g} of" if a["fraction"] else "none of"
     title = f"Newcomers in waves, trained with {others} the earlier clients"
-    shaded = "shaded: 90 % t interval" if result["repeats"] > 1 else ""
-    save(figure, path, title, study_note(result, f"dotted: a wave arrives; {shaded}".rstrip("; ")))
+    save(figure, path, title, _note(result))
+
+
+def _note(result: Result) -> str:
+    """Where the picture's numbers come from."""
+    data, n = result["data"], result["repeats"]
+    clients = f"{result['old_clients']} old clients, {result['arrivals']['size']} in a wave"
+    repeats = f"mean over {n} splits and seeds (shaded: 90 % t interval)" if n > 1 else "one seed"
+    parts = (f"{data['data']}, {data['partition']}", clients, result["model"], repeats)
+    return " · ".join([*parts, "dotted: a wave arrives"])
 
 
 def _first(methods: Result) -> Any:
