@@ -46,8 +46,8 @@ def training(method: str, fed: Federation | None = None, **changes: Any) -> Trai
 def test_a_cohort_by_hand() -> None:
     """Clients 1 and 4 are away in rounds 2 and 3, and 4 for good from round 5 on."""
     spec = "away(2, 3, clients=only(1, 4))+away(5, clients=only(4))"
-    progress_of = training("fedavg", availability=availability(spec), rounds=6)
-    cohorts = [progress_of.present(r).ids.tolist() for r in range(6)]
+    job = training("fedavg", availability=availability(spec), rounds=6)
+    cohorts = [job.present(torch.arange(6), r).ids.tolist() for r in range(6)]
     everybody, without = [0, 1, 2, 3, 4, 5], [0, 2, 3, 5]
     assert cohorts == [everybody, without, without, everybody, [0, 1, 2, 3, 5], [0, 1, 2, 3, 5]]
 
@@ -136,7 +136,8 @@ def test_a_round_without_an_answer_changes_nothing() -> None:
     before = progress.server
     job.one_round(progress)
     assert progress.server is before
-    assert progress.history[-1] == {"round": 2, "cohort": 6, "away": list(job.fed.names)}
+    away = list(job.fed.names)
+    assert progress.history[-1] == {"round": 2, "cohort": 6, "gradients": 0, "away": away}
     assert progress.traffic.down[-1] == progress.traffic.up[-1] == {}
     job.one_round(progress)
     assert progress.history[-1]["gradients"] > 0

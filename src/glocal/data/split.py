@@ -79,6 +79,13 @@ class ClientRows:
     """What the user says about ``label_shift_only``; it goes before what the data says."""
     columns: tuple[ColumnReport, ...] = ()
     """What became of each column of a table."""
+    numbers: Tensor | None = None
+    """[clients] The number of each in the whole federation, of which these are a part; none: its
+    place. Whatever is drawn for a client is drawn by its number."""
+
+    def number_of(self, places: Tensor) -> Tensor:
+        """The numbers of the clients at these places."""
+        return places if self.numbers is None else self.numbers.to(places.device)[places]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -131,11 +138,13 @@ def from_owner(owner: Tensor, clients: int) -> Split:
     return from_counts(order[len(owner) - int(counts.sum()) :], counts)
 
 
-def circle(clients: Split, strata: Tensor, seed: int, cycle: Tensor) -> Tensor:
+def circle(
+    clients: Split, strata: Tensor, seed: int, cycle: Tensor, numbers: Tensor | None = None
+) -> Tensor:
     """``clients.rows`` with each client's rows in their stratified systematic order.
 
     ``strata`` is the class of every row of the data, ``cycle`` how often each client's circle has
-    been used up.
+    been used up, ``numbers`` what the clients are drawn by, if not their places.
     """
     K, n = len(clients), len(clients.rows)
     client = torch.repeat_interleave(torch.arange(K), clients.counts())
@@ -146,7 +155,8 @@ def circle(clients: Split, strata: Tensor, seed: int, cycle: Tensor) -> Tensor:
     order = torch.argsort(group, stable=True)
     _, group, size = torch.unique_consecutive(group[order], return_inverse=True, return_counts=True)
     j = torch.arange(n) - (size.cumsum(0) - size)[group]
-    client_key = rng.fold(rng.fold(keyed(seed, "split"), cycle), torch.arange(K))
+    numbers = torch.arange(K) if numbers is None else numbers.cpu()
+    client_key = rng.fold(rng.fold(keyed(seed, "split"), cycle), numbers)
     key = rng.fold(client_key[client[order]], stratum[order])
     words = rng.bits(rng.fold(rng.fold(key, 0), j), 1).squeeze(-1)
     by_word = torch.argsort(words, stable=True)
@@ -178,7 +188,7 @@ def split_clients(data: UnsplitData, fold: int) -> tuple[Split, Split, Split]:
     counts = clients.counts()
     n_test, n_val = arcs(counts, data.shares)
     lap = counts // n_test
-    rows = circle(clients, data.strata, data.seed, fold // lap)
+    rows = circle(clients, data.strata, data.seed, fold // lap, data.numbers)
 
     client = torch.repeat_interleave(torch.arange(len(clients)), counts)
     begin = clients.start[:-1]

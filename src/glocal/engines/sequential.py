@@ -97,9 +97,10 @@ def one_client(
 ) -> tuple[Params, ClientState, Tree, Tensor, int]:
     """One client's round: update, new state, extras, loss of the received model, examples."""
     task, local, fed, down = cohort.task.plain(), cohort.local, cohort.fed, cohort.down
-    ids, key = cohort.ids[i : i + 1], rng.fold(cohort.key, cohort.ids[i])
-    part = None if cohort.part is None else cohort.part[i : i + 1]
-    if cohort.lanes is not None:
+    ids, part = cohort.ids[i : i + 1], None if cohort.part is None else cohort.part[i : i + 1]
+    if cohort.lanes is None:
+        key = rng.fold(cohort.key, fed.number_of(cohort.ids[i]))
+    else:
         key, down = cohort.lanes.keys[i], tree.row(down, cohort.lanes.number[i])
     stage = "start"
     try:

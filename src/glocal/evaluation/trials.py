@@ -34,7 +34,9 @@ from glocal.evaluation.verdict import (
     ENOUGH,
     POINTS,
     SHARE,
+    Ends,
     Verdict,
+    exact_ends,
     of_these_models,
     verdicts,
 )
@@ -139,9 +141,7 @@ class Estimate:
         """The verdict on every client, ``same`` being δ."""
         tested = self.tested(alone)
         differences = self.differences(tested)
-        delta = np.full(self.clients, POINTS if same is None else same)
-        if same is None and relative(self.metric, self.lower):
-            delta = SHARE * np.abs(np.array(over_repeats(self.means(alone))))
+        delta = self.same_within(alone, same)
         found = self._verdicts(tested, differences, delta)
         if not (self.pooled and self.trials[0].uncertain_shares):
             return found
@@ -154,13 +154,24 @@ class Estimate:
         if len(tested) >= ENOUGH:
             n_train = self.trials[0].fed.train.counts().cpu().double().numpy()
             return verdicts(differences, n_train, delta, LEVEL, pooled=self.pooled)
-        exact = None
-        if self.metric == "accuracy":
-            exact = [
-                [(t.units[k], t.difference[k], 0 * t.difference[k], t.weight[k]) for t in tested]
-                for k in range(self.clients)
-            ]
-        return of_these_models(differences, exact, delta, LEVEL)
+        return of_these_models(differences, self.exact(tested), delta)
+
+    def exact(self, tested: Sequence[Pairs]) -> list[Ends] | None:
+        """The ends of each client's exact paired test, which there is of accuracies."""
+        if self.metric != "accuracy":
+            return None
+        tests: list[list[paired_test.Repeat]] = [
+            [(t.units[k], t.difference[k], 0 * t.difference[k], t.weight[k]) for t in tested]
+            for k in range(self.clients)
+        ]
+        return [exact_ends(test, LEVEL) for test in tests]
+
+    def same_within(self, alone: Sequence[Outcome], same: float | None) -> Array:
+        """δ of each client."""
+        if same is None and relative(self.metric, self.lower):
+            values: Array = np.array(over_repeats(self.means(alone)))
+            return SHARE * np.abs(values)
+        return np.full(self.clients, POINTS if same is None else same)
 
 
 def _without_nan(tested: Pairs) -> Pairs:

@@ -186,6 +186,12 @@ class Config:
         "and keep the best round; never by default.",
         least=1,
     )
+    public_noise: bool = setting(
+        False,
+        "Training",
+        "Draw the noise of dp, and who is sampled with it, from the seed, not from a secret key: "
+        "the run can be repeated, and anyone who has the seed can take the noise off.",
+    )
     attack: str | Attack | None = setting(
         None, "Training", "What malicious clients do, as in 'sign-flip(share=0.2)'.", option=""
     )
@@ -254,7 +260,11 @@ class Config:
     public: tuple[Tensor, Tensor] | None = setting(
         None, "Evaluation", "Inputs and labels that are nobody's, for ewc(fisher=public)."
     )
-    seed: int = setting(0, "Machine", "The seed of everything drawn: same seed, same result.")
+    seed: int = setting(
+        0,
+        "Machine",
+        "The seed of everything drawn but the noise of dp: same seed, same result.",
+    )
     engine: str | Engine = setting(
         "auto",
         "Machine",

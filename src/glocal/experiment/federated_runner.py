@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.core.validation import positive_integers
@@ -92,8 +94,9 @@ class Federated:
             stragglers(config.stragglers),
             Storage(config.states),
             patience=config.patience,
+            public_noise=config.public_noise,
         )
-        training.present(0)  # which knows whether there are the clients that it names
+        training.present(torch.arange(len(fed)), 0)  # which knows whether whom it names is there
         if config.patience is not None and self.private:
             raise GlocalError(
                 "the round that patience keeps would be chosen on clients' data without noise, "
@@ -248,7 +251,7 @@ class Federated:
                 tick=tick,
             )
         states, on_disk = contents(done.clients)
-        privacy = training.method(done).privacy
+        privacy, public = training.method(done).privacy, training.public_noise
         return Repeat(
             outcome,
             scores.value,
@@ -269,7 +272,9 @@ class Federated:
             adapted=adapted,
             trained=trained,
             struck=struck(training, setup, trained.models, end.stopped),
-            privacy=privacy.spent(done.server["privacy"], training.setting) if privacy else None,
+            privacy=privacy.spent(done.server["privacy"], training.setting, public=public)
+            if privacy
+            else None,
             made=made(training, done, setup.fed),
             on_disk=on_disk,
         )

@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from glocal.core import rng, tree
+from glocal.core import rng, secret, tree
 from glocal.core.errors import GlocalError
 from glocal.core.threads import one_thread
 from glocal.core.types import Tree, Uplink
@@ -104,7 +104,7 @@ def check_method(
         model = models.build(model or "mlp(7)", input_shape=shape, classes=fed.classes)
     task = Task(model, augment=augment)
     sampler = Fixed(max(1, len(fed) // 2)) if sampler is None else sampler
-    training = Training(plan, task, fed, Sequential(), sampler, rounds, 0)
+    training = Training(plan, task, fed, Sequential(), sampler, rounds, 0, public_noise=True)
     training = replace(training, seed=telling_seed(training))
     kit = Contract(training, tolerance)
     kit.another_seed()
@@ -206,7 +206,8 @@ class Contract:
         given = {"server state": state, "uplink": uplink_tree(uplink)}
         before = clone(given)
         key = self.training.key(-2, 2)
-        after, _ = method.server_half.reduce(state, uplink, self.training.setting, key)
+        noise = secret.of_seed(2)
+        after, _ = method.server_half.reduce(state, uplink, self.training.setting, key, noise)
         assert_same("inputs unmodified (server)", "what it was given", given, before)
         return after
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from glocal.data.split import Split
 from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
 from glocal.engines.gradients import gradients
-from glocal.evaluation.communication import Traffic, round_traffic
+from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
 from glocal.evaluation.evaluate import Models
 from glocal.nn.task import Task
 from glocal.slots.client import Local
@@ -29,12 +29,13 @@ from glocal.slots.method import Method, Plan
 from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
-from glocal.training import best_round, evaluated_rounds
+from glocal.training import best_round, evaluated_rounds, secret_draws
 from glocal.training.attacks import Adversary
 from glocal.training.availability import Availability
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstStates
-from glocal.training.divergence import check_policy, screen
+from glocal.training.clients import Clients, LocalClients, nobody
+from glocal.training.divergence import check_policy
 from glocal.training.participation import Participants, participants
 from glocal.training.run_state import Decision, Progress
 from glocal.training.sampling import Sampler
@@ -81,9 +82,13 @@ class Training:
     """What is recorded of validation by round, known beforehand where that data is trained on."""
     turns: tuple[int, ...] = ()
     """Where it is tuned: how many trainings are side by side while that is done, and then."""
+    clients: Clients = field(default_factory=LocalClients)
+    """Where the clients are: here, or elsewhere."""
     patience: int | None = None
     """It ends when it was evaluated so often without getting better, and its best round is kept
     (:mod:`glocal.training.best_round`)."""
+    public_noise: bool = False
+    """Whether the noise of privacy is that of the seed (:mod:`glocal.training.secret_draws`)."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -141,6 +146,10 @@ class Training:
     def round_key(self, progress: Progress) -> Tensor:
         """The key of the clients' training in the round that comes next."""
         return self.key(WORK, progress.round)
+
+    def attack_key(self, progress: Progress) -> Tensor:
+        """The key of what malicious clients draw in the round that comes next."""
+        return self.key(ATTACK, progress.round)
 
     @cached_property
     def halves(self) -> tuple[Local, ...]:
@@ -206,17 +215,12 @@ class Training:
         method, key = self.plan.stages[0].method, self.key(BEGIN, 0)
         state = method.begin(self.task, params, self.setting, key)
         progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Traffic())
-        progress.clients = self.store(progress)
+        progress.clients, progress.secret = self.store(progress), secret_draws.begun(self)
         return progress
 
     def store(self, progress: Progress) -> ClientStore:
-        """An empty store for the clients of a stage, in the place that fits their states."""
-        state = self.make(progress, self.halves[progress.stage])(0)
-        size = sum(leaf.nbytes for leaf in tree.leaves(state))
-        clients, device = len(self.fed), self.fed.x.device
-        absent = (1 - self.sampler.share(clients)) ** self.last
-        rows = round(clients * (1 - absent))
-        return self.storage.store(clients, size, device, progress.stage, rows)
+        """An empty store for what is kept of the clients in a stage."""
+        return self.clients.store(self, progress)
 
     def run(
         self, progress: Progress, on_round: Callable[[Progress], None] = lambda progress: None
@@ -241,31 +245,37 @@ class Training:
         """
         method, t = self.method(progress), progress.round
         down = self.broadcast(progress)
-        present = self.present(t)
-        ids, cohort = present.ids, present.sampled
-        line: dict[str, Any] = {"round": t + 1, "cohort": len(cohort)}
-        line |= present.report(self.fed.names)
-        joined = int((~progress.clients.seen[cohort[present.reached].cpu()]).sum())
-        sent = uplink = Uplink(ids, n=ids, update={}, loss=None, extra={})
+        ids = self.cohort(progress, t)
+        line: dict[str, Any] = {"round": t + 1, "cohort": len(ids)}
+        uplink, counts = nobody(ids).used, NO_TRAFFIC
         if len(ids):
-            sent, uplink = yield from self._train(progress, down, present, line)
-        if bool(present.trains.any()):
-            half, of_all = self.halves[progress.stage], self.gradients[progress.stage]
-            line["gradients"] = present.gradients(half, self.examples, down, of_all)
-        message, private = self.sizes[progress.stage]
-        first = 0 if method.local.keeps_whole_model else private * joined
-        counts = round_traffic(down, sent, message, first, int(present.reached.sum()))
+            uplink, counts = yield from self._train(progress, down, ids, line)
         standing, before = method.weights.standing, None
         if standing is not None and len(uplink.ids):
             before = standing(progress.server["weighting"], uplink.ids)
         progress.server, weights = method.server_half.reduce(
-            progress.server, uplink, self.setting, self.key(REDUCE, t)
+            progress.server,
+            uplink,
+            self.setting,
+            self.key(REDUCE, t),
+            secret_draws.noise_key(self, progress, REDUCE, t),
         )
-        progress.decision = Decision(uplink.ids, weights, uplink.loss, before) if len(ids) else None
+        decision = Decision(uplink.ids, weights, uplink.loss, before)
+        progress.decision = decision if len(uplink.ids) else None
         progress.traffic.record(*counts)
         progress.round += 1
         progress.history.append(line)
         self._after(progress, line)
+
+    def cohort(self, progress: Progress, number: int) -> Tensor:
+        """The ids of those who take part in a round."""
+        key = secret_draws.sampling_key(self, progress, COHORT, number)
+        return self.sampler.cohort(len(self.fed), key)
+
+    def present(self, cohort: Tensor, number: int) -> Participants:
+        """Who of a cohort takes part in a round, and how far each comes."""
+        how = (self.availability, self.stragglers, self.key(PRESENCE), self.fed.names)
+        return participants(cohort, number + 1, *how)
 
     def broadcast(self, progress: Progress) -> Downlink:
         """What the server sends as the run stands."""
@@ -288,43 +298,26 @@ class Training:
             needs_loss=method.weights.needs_loss,
         )
 
-    def present(self, round: int) -> Participants:
-        """Who takes part in a round (from 0), of those that are drawn for it."""
-        cohort = self.sampler.cohort(len(self.fed), self.key(COHORT, round))
-        how = (self.availability, self.stragglers, self.key(PRESENCE), self.fed.names)
-        return participants(cohort, round + 1, *how)
-
     def _train(
-        self, progress: Progress, down: Downlink, present: Participants, line: dict[str, Any]
-    ) -> Generator[CohortRound, tuple[Uplink, Tree], tuple[Uplink, Uplink]]:
-        """The messages of those present, as sent and fit for the server; states are kept."""
-        method, clients, ids = self.method(progress), progress.clients, present.ids
-        work = self.round_of(progress, ids, self.round_key(progress), down)
-        work = replace(work, workload=self.workload, part=present.part)
-        self._expect(progress, ids)
-        uplink, states = yield work
-        if self.adversary is not None:
-            lr, key = method.server_opt.lr, self.key(ATTACK, progress.round)
-            uplink = self.adversary.sent(uplink, down["params"], self.task.params, lr, key)
-        robust, names = method.combine.robust, self.fed.names
-        screened = screen(
-            uplink, states, self.diverged, robust, self.adversary, names, progress.round
-        )
-        kept = screened.keeps
-        if kept is None:
-            clients.scatter(ids, states)
-        else:
-            clients.scatter(ids[kept], tree.row(states, kept))
-        line |= screened.report(names)
-        if method.server_half.sends_update:
-            line["update_norm"] = float(screened.norm) / max(1, len(screened.uplink.ids)) ** 0.5
-        return uplink, screened.uplink
-
-    def _expect(self, progress: Progress, busy: Tensor) -> None:
-        """The next cohort is known: states that are offloaded can be fetched while others train."""
-        if progress.clients.place != "device" and progress.round + 1 < self.last:
-            key = self.key(COHORT, progress.round + 1)
-            progress.clients.expect(self.sampler.cohort(len(self.fed), key), busy)
+        self, progress: Progress, down: Downlink, ids: Tensor, line: dict[str, Any]
+    ) -> Generator[CohortRound, tuple[Uplink, Tree], tuple[Uplink, RoundTraffic]]:
+        """The cohort's messages, fit for the server, and what was communicated."""
+        method, stage = self.method(progress), progress.stage
+        new = ~progress.clients.seen[ids.cpu()]
+        answers = yield from self.clients.round(self, progress, down, ids)
+        sent, used, reached = answers.sent, answers.used, answers.reached
+        line["gradients"] = answers.gradients
+        if answers.gradients is None:
+            line["gradients"] = int(self.gradients[stage][sent.ids.cpu()].sum())
+        line |= answers.report
+        if method.server_half.sends_update and len(sent.ids):
+            line["update_norm"] = float(answers.norm) / max(1, len(used.ids)) ** 0.5
+        message, private = self.sizes[stage]
+        if reached is not None:
+            new = new[reached.cpu()]
+        first = 0 if method.local.keeps_whole_model else private * int(new.sum())
+        received = None if reached is None else int(reached.sum())
+        return used, round_traffic(down, sent, message, first, received)
 
     def _after(self, progress: Progress, line: dict[str, Any]) -> None:
         """Validation where it is due, and the change of stage."""
@@ -338,7 +331,7 @@ class Training:
             due = progress.round in self.validation
             line |= self.validation.get(progress.round, {})
         elif due:
-            line |= evaluated_rounds.curve_point(self, progress)
+            line |= self.clients.validate(self, progress)
         if due:
             line |= evaluated_rounds.central_value(self, progress)
             if self.patience is not None:
@@ -364,14 +357,15 @@ class Training:
     def make(self, progress: Progress, local: Local) -> FirstStates:
         """How a client makes its state when it first takes part in this stage."""
         params = whole_model(self.task, progress.server)
+        numbers, key = self.fed.numbers, partial(self.key, INIT, progress.stage)
         return FirstStates(
             init=lambda key: local.init(self.task, params, key),
-            key=partial(self.key, INIT, progress.stage),
+            key=key if numbers is None else lambda client: key(int(numbers[client])),
         )
 
-    def models(self, progress: Progress) -> Models:
-        """Every client's candidates, as the run stands."""
-        local, down = self.halves[progress.stage], self.broadcast(progress)
+    def models(self, progress: Progress, down: Downlink | None = None) -> Models:
+        """Every client's candidates, as the run stands; ``down`` is what the server sent them."""
+        local, down = self.halves[progress.stage], down or self.broadcast(progress)
         states = partial(progress.clients.gather, make=self.make(progress, local))
         if local.solve_before_evaluation:
             states = partial(evaluated_rounds.solved, self, progress, local, down, states)
