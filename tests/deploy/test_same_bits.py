@@ -12,9 +12,11 @@ import glocal
 from deploy.federations import SETTINGS, Deployment, nine_clients
 from glocal.core import secret, tree
 from glocal.core.types import Tree
-from specs import EVERYBODY, SMALL
+from glocal.training import best_round
+from specs import EVERYBODY, OF_OTHER_DATA, SMALL
 
-METHODS = [SMALL.get(name, name) for name in glocal.list_methods() if name != "local"]
+ELSEWHERE = {"local", *OF_OTHER_DATA}
+METHODS = [SMALL.get(name, name) for name in glocal.list_methods() if name not in ELSEWHERE]
 COMPOSED = [
     "fedavg+median",
     "fedavg+yogi(lr=0.1)",
@@ -22,11 +24,12 @@ COMPOSED = [
     "fedavg+dp(clip=0.1,noise=0.3,quantile=0.5)",
     "fedavg+dp(clip=0.5,noise=0.3,where=local)",
     "fedevg+dp(clip=0.5,noise=0.3)",
+    "ditto+dp-sgd(clip=0.5,noise=0.3)",
     "lg-fedavg(goal=0.34)",
     "fedper+top-k(share=0.5)",
     "q-fedavg+quantised(bits=8)",
 ]
-LIGHT = ["ditto", "fedavg+dp(clip=0.1,noise=0.3,quantile=0.5)", "lg-fedavg(goal=0.34)"]
+LIGHT = ["ditto", "lg-fedavg(goal=0.34)"]
 
 
 def assert_same(found: Tree, wanted: Tree) -> None:
@@ -79,6 +82,30 @@ def check(spec: str, folder: Path, **given: Any) -> None:
 @pytest.mark.parametrize("spec", [*METHODS, *COMPOSED])
 def test_a_deployment_has_the_bits_of_a_simulation(spec: str, tmp_path: Path) -> None:
     check(spec, tmp_path)
+
+
+@pytest.mark.deploy
+def test_the_best_round_is_kept_at_the_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it ends early, clients' states are those of that round, however long ago it was."""
+
+    def second_is_best(measure: Any, line: dict[str, Any]) -> tuple[float, float]:
+        return -abs(line["round"] - 2.0), 0.0
+
+    monkeypatch.setattr(best_round, "rank", second_is_best)
+    check("ditto", tmp_path, rounds=12, patience=7, fraction=1.0)
+    states = next((tmp_path / "node0" / "states").iterdir())
+    assert {int(path.name[:8]) for path in states.glob("*.safetensors")} == {2, 6, 7, 8, 9}
+
+
+@pytest.mark.deploy
+@pytest.mark.parametrize("engine", ["vectorised", "auto"])
+def test_other_engines_agree_to_rounding(engine: str, tmp_path: Path) -> None:
+    run = glocal.fit("ditto", nine_clients(), **SETTINGS)
+    served = Deployment.of("ditto", tmp_path, engine=engine).serve()
+    for name, leaf in run.model.items():
+        torch.testing.assert_close(served.model[name], leaf, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("spec", LIGHT)

@@ -131,7 +131,8 @@ def test_all_of_the_work_is_the_work() -> None:
 def test_the_first_batches_are_those_of_the_whole_plan() -> None:
     fed, ids = ragged(), torch.arange(6)
     keys = rng.fold(rng.key(3), ids)
-    whole, part = plan(fed.train, ids, keys, 2, 4), plan(fed.train, ids, keys, 2, 4, part=PART)
+    whole = plan(fed.train, ids, keys, 2, 4)
+    part = whole.first(PART)
     for i, count in enumerate(part.steps.tolist()):
         assert count == max(1, int(-(-float(PART[i]) * int(whole.steps[i]) // 1)))
         assert torch.equal(part.rows[i, :count], whole.rows[i, :count])

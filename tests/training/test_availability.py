@@ -21,6 +21,7 @@ from glocal.testing import ragged
 from glocal.testing.contract import Contract
 from glocal.training.availability import Asked, Availability, availability, away, on_off
 from glocal.training.loop import Training
+from glocal.training.participation import participants
 from glocal.training.sampling import Fixed, Fraction
 from glocal.training.stragglers import stragglers
 
@@ -47,7 +48,7 @@ def test_a_cohort_by_hand() -> None:
     """Clients 1 and 4 are away in rounds 2 and 3, and 4 for good from round 5 on."""
     spec = "away(2, 3, clients=only(1, 4))+away(5, clients=only(4))"
     job = training("fedavg", availability=availability(spec), rounds=6)
-    cohorts = [job.present(torch.arange(6), r).ids.tolist() for r in range(6)]
+    cohorts = [participants(job, torch.arange(6), r).ids.tolist() for r in range(6)]
     everybody, without = [0, 1, 2, 3, 4, 5], [0, 2, 3, 5]
     assert cohorts == [everybody, without, without, everybody, [0, 1, 2, 3, 5], [0, 1, 2, 3, 5]]
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glocal.core.padding import label_counts
 from glocal.core.target import Target
 from glocal.core.validation import integer
 from glocal.data.group_split import split_groups
@@ -77,6 +78,19 @@ class Federation(ClientRows):
             return self.unit.cpu()[rows]
         rank = None if self.unsplit is None else self.unsplit.rank
         return rows if rank is None else rank[rows]
+
+    @cached_property
+    def label_counts(self) -> Tensor:
+        """[n] How many labels each row has, in float32: 1, or the positions that count."""
+        return label_counts(self.y).float()
+
+    @cached_property
+    def vocabulary(self) -> int | None:
+        """How many token ids there are, with that of padding; none where inputs are numbers."""
+        if self.x.is_floating_point():
+            return None
+        known = self.describe.get("vocabulary")
+        return int(self.x.max()) + 1 if known is None else int(known)
 
     def unit_of(self, clients: Tensor) -> tuple[Tensor, Tensor]:
         """The location and the scale of these clients' labels, in float64."""
@@ -150,6 +164,10 @@ class Federation(ClientRows):
             each = [place[split.of(k).cpu()] for k in clients]
             return from_counts(torch.cat(each), torch.tensor([len(r) for r in each]))
 
+        about: dict[str, Any] = {"clients": len(clients), "n": len(rows)}
+        if self.vocabulary is not None:
+            about["vocabulary"] = self.vocabulary  # not only of the tokens that these clients have
+
         def part_of(data: ClientRows) -> dict[str, Any]:
             held = {name: getattr(data, name) for name in ("x", "y", "y_train", "unit")}
             return {
@@ -157,7 +175,7 @@ class Federation(ClientRows):
                 "names": tuple(self.names[k] for k in clients),
                 "numbers": self.number_of(places),
                 "central": None,
-                "describe": {**data.describe, "clients": len(clients), "n": len(rows)},
+                "describe": {**data.describe, **about},
             }
 
         unsplit = self.unsplit

@@ -9,6 +9,9 @@ that follow each other.
 Fold ``r`` begins ``r`` test arcs further on, so the test sets of the first ``⌊1 / test share⌋``
 folds have no example in common, and repeats pool distinct test examples. Once a client's circle is
 used up its next fold begins a new cycle, with a new permutation.
+
+Where rows are in the order of time and are to be split in it, training comes before validation and
+that before test, and all folds are the same: repeats then differ in training alone.
 """
 
 from __future__ import annotations
@@ -109,6 +112,8 @@ class UnsplitData(ClientRows):
     """The label of each row if the row is used in validation; none: ``y`` (without label noise)."""
     target: Target = field(default_factory=Target)
     """What labels are. Numbers are in their own unit here, in float64."""
+    chronological: bool = False
+    """Whether a client's rows are in the order of time, and are split in it."""
 
     @property
     def strata(self) -> Tensor:
@@ -182,8 +187,25 @@ def arcs(counts: Tensor, shares: Shares) -> tuple[Tensor, Tensor]:
     return test, val.clamp(min=1).minimum(counts - test - 1)
 
 
+def split_in_order(data: UnsplitData) -> tuple[Split, Split, Split]:
+    """The first rows of each client for training, the next for validation, the last for testing."""
+    counts = data.rows.counts()
+    n_test, n_val = arcs(counts, data.shares)
+    rows = torch.cat([data.rows.of(k).sort().values for k in range(len(data.rows))])
+    client = torch.repeat_interleave(torch.arange(len(counts)), counts)
+    left = (data.rows.start[1:])[client] - torch.arange(len(rows))
+    in_test, in_train = left <= n_test[client], left > (n_test + n_val)[client]
+    return (
+        from_counts(rows[in_train], counts - n_test - n_val),
+        from_counts(rows[~in_test & ~in_train], n_val),
+        from_counts(rows[in_test], n_test),
+    )
+
+
 def split_clients(data: UnsplitData, fold: int) -> tuple[Split, Split, Split]:
     """The training, validation and test rows of a fold; every client has at least three rows."""
+    if data.chronological:
+        return split_in_order(data)
     clients = data.rows
     counts = clients.counts()
     n_test, n_val = arcs(counts, data.shares)

@@ -1,13 +1,12 @@
 """The plan: what all participants of a deployment agree on before anyone trains.
 
 It is a method, a configuration (which names the model) and the schema of the data, as a file of
-JSON. Its digest also covers the version of glocal and the code of the method and the model, so that
-a node that has approved a plan notices any change of it.
+JSON. Its digest also covers the code: that of glocal, and files of the user's that the plan names.
+So a node that has approved a plan notices any change of it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glocal.core import files
+from glocal.core import checksums, files
 from glocal.core.errors import GlocalError, shown
 from glocal.core.target import Target
 from glocal.core.version import VERSION
@@ -29,8 +28,8 @@ from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import techniques
 from glocal.experiment.config import Config
 from glocal.experiment.config_reading import from_mapping
-from glocal.experiment.fingerprint import digest
 from glocal.experiment.runner import Federated, runner_of
+from glocal.runs import same_data
 
 FORMAT = 1
 
@@ -42,8 +41,8 @@ class DataSchema:
     shape: tuple[int, ...]
     """Of the features of one example."""
     classes: int
-    tokens: bool = False
-    """Whether features are token ids."""
+    vocabulary: int | None = None
+    """How many token ids there are, where features are token ids."""
     labels_shape: tuple[int, ...] = ()
     """Of the labels of one example: ``(t,)`` of a sequence."""
     target: Target = field(default_factory=Target)
@@ -59,7 +58,7 @@ class DataSchema:
         return cls(
             tuple(fed.x.shape[1:]),
             fed.classes,
-            not fed.x.is_floating_point(),
+            fed.vocabulary,
             tuple(fed.y.shape[1:]),
             fed.target,
             fed.describe.get("labels"),
@@ -74,10 +73,15 @@ class DataSchema:
                 f"an example of the plan has the shape {self.shape}, and of this data "
                 f"{other.shape}: prepare the data as the plan says."
             )
-        if other.tokens != self.tokens:
+        if (other.vocabulary is None) != (self.vocabulary is None):
             raise GlocalError(
-                f"the plan's features are {_kind(self.tokens)}, and this data's are "
-                f"{_kind(other.tokens)}: prepare the data as the plan says."
+                f"the plan's features are {_kind(self.vocabulary)}, and this data's are "
+                f"{_kind(other.vocabulary)}: prepare the data as the plan says."
+            )
+        if self.vocabulary is not None and int(fed.x.max()) >= self.vocabulary:
+            raise GlocalError(
+                f"the plan has {self.vocabulary} token ids, from 0 up, and this data has "
+                f"{int(fed.x.max())}: prepare the data as the plan says."
             )
         if (other.target, other.classes) != (self.target, self.classes):
             raise GlocalError(
@@ -93,13 +97,15 @@ class DataSchema:
         ``counts`` are those of training, validation and test. All rows are one example of zeros,
         of the right shape and type, which is nobody's.
         """
-        number = torch.int64 if self.tokens else torch.float32
+        number = torch.float32 if self.vocabulary is None else torch.int64
         label = torch.int64 if self.target.classes else torch.float32
         y = torch.zeros((1, *self.labels_shape), dtype=label)
         about: dict[str, Any] = {"data": "at the nodes", "clients": len(names)}
         train, val, test = (_nobodys(torch.tensor(each)) for each in counts)
         if self.preprocessing is not None:
             about["categories"] = self.preprocessing.categories
+        if self.vocabulary is not None:
+            about["vocabulary"] = self.vocabulary
         return Federation(
             x=torch.zeros((1, *self.shape), dtype=number),
             y=y,
@@ -120,7 +126,7 @@ class DataSchema:
         return {
             "shape": list(self.shape),
             "classes": self.classes,
-            "tokens": self.tokens,
+            "vocabulary": self.vocabulary,
             "labels_shape": list(self.labels_shape),
             "target": self.target.to_json(),
             "label_words": None if self.label_words is None else dict(self.label_words),
@@ -130,11 +136,13 @@ class DataSchema:
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> DataSchema:
         """The schema again."""
-        columns, words = given["preprocessing"], given["label_words"]
+        columns, words, vocabulary = (
+            given[name] for name in ("preprocessing", "label_words", "vocabulary")
+        )
         return cls(
             tuple(int(size) for size in given["shape"]),
             int(given["classes"]),
-            bool(given["tokens"]),
+            None if vocabulary is None else int(vocabulary),
             tuple(int(size) for size in given["labels_shape"]),
             Target.from_json(given["target"]),
             None if words is None else {str(word): int(n) for word, n in words.items()},
@@ -142,8 +150,8 @@ class DataSchema:
         )
 
 
-def _kind(tokens: bool) -> str:
-    return "token ids" if tokens else "numbers"
+def _kind(vocabulary: int | None) -> str:
+    return "numbers" if vocabulary is None else "token ids"
 
 
 def _nobodys(counts: Tensor) -> Split:
@@ -181,18 +189,20 @@ class DeployPlan:
         """Whether metrics leave the nodes."""
         return not self.runner.private if self.results is None else self.results
 
-    def setup(self, fed: Federation) -> setups.Setup:
-        """The model and the engine, for a federation's clients or for a server without rows."""
-        return setups.make(self.config, fed, 0)
+    def setup(self, fed: Federation, *, server: bool = False) -> setups.Setup:
+        """The model and the engine, for a node's clients or for a server without rows.
+
+        Only the server has weights to begin with, if there are any (``init``): it sends them.
+        """
+        config = self.config if server else replace(self.config, init=None)
+        return setups.make(config, fed, 0)
 
     @cached_property
     def digest(self) -> str:
-        """The sha256 of the plan, the version of glocal, and the method's and the model's code."""
-        roster = self.schema.without_rows(["a", "b"], [[3, 3]] * 3)
-        task = self.setup(roster).task
-        code = digest(self.runner.plan, task.module, task.losses, task.augment, task.params)
-        text = json.dumps([VERSION, code, self.to_json()], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        """The SHA-256 of the plan, of glocal's code, and of the user's files that it names."""
+        code = {"glocal": VERSION, "code": checksums.of_package()}
+        own = same_data.own_code([self.method], self.config)
+        return checksums.of_json({**code, "own": own, "plan": self.to_json()})
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON holds it."""

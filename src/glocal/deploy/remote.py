@@ -29,7 +29,7 @@ from glocal.evaluation.scores import Scores, recorded
 from glocal.evaluation.summary import Table
 from glocal.training.client_state.store import ClientStore
 from glocal.training.clients import Answers, CohortSteps
-from glocal.training.gate import STRIKES, Expected, too_long
+from glocal.training.gate import LONGEST, STRIKES, Expected, too_long
 from glocal.training.loop import Training
 from glocal.training.run_state import Progress
 
@@ -85,6 +85,7 @@ class RemoteClients:
     ) -> CohortSteps:
         """Ask the cohort's nodes, and settle whose answers count."""
         yield from ()  # nobody is here to be trained
+        new = ids[~progress.clients.seen[ids]]
         method, half = training.method(progress), training.halves[progress.stage]
         strikes = _strikes(progress)
         quarantined = [name for name, count in strikes.items() if count >= STRIKES]
@@ -137,7 +138,10 @@ class RemoteClients:
             "quarantined": quarantined,
         }
         norm = tree.norm(used.update)
-        return Answers(used, used, norm, {k: v for k, v in report.items() if v})
+        said, stage = {k: v for k, v in report.items() if v}, progress.stage
+        alone = training.gradients_alone[stage][new].sum()
+        computed = int(training.gradients[stage][used.ids].sum() + alone)
+        return Answers(used, used, norm, said, gradients=computed)
 
     def validate(self, training: Training, progress: Progress) -> dict[str, Any]:
         """The mean over the clients that answered; nothing where results stay with the nodes."""
@@ -160,11 +164,10 @@ class RemoteClients:
         return line if len(names) == len(self.names) else {**line, "validated": len(names)}
 
     def evaluate(self, training: Training, progress: Progress) -> Table:
-        """A row for each client whose node sent one, by own test splits."""
-        if not self.plan.sends_results:
-            wait = self.patience.evaluation
-            self._of_all("evaluate", training, progress, wait)  # each keeps its own row
-            return Table()
+        """A row for each client whose node sent one, by own test splits.
+
+        Where results stay with the nodes, each keeps its clients' rows, and there are none here.
+        """
         rows: dict[str, dict[str, Any]] = {}
         answers = self._of_all("evaluate", training, progress, self.patience.evaluation)
         for key, answer in answers.items():
@@ -256,7 +259,7 @@ class RemoteClients:
         if len(good) < 2 or not tree.leaves(next(iter(good.values()))[part]):
             return []
         stacked = tree.stack([sent[part] for sent in good.values()])
-        far = too_long(stacked, torch.zeros(len(good)))
+        far = too_long(stacked, torch.zeros(len(good)), self.plan.config.longest_update or LONGEST)
         return [name for name, is_far in zip(good, far.tolist(), strict=True) if is_far]
 
     def _uplink(self, training: Training, names: Sequence[str], good: Mapping[str, Tree]) -> Uplink:

@@ -142,4 +142,9 @@ def padded_rows(split: Split, ids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 EVAL_BATCH = 2048
-"""Examples that go through a model at once when it is evaluated: bounds memory, changes nothing."""
+"""Labels that go through a model at once when it is evaluated: bounds memory, changes nothing."""
+
+
+def examples_at_once(y: Tensor) -> int:
+    """Examples with labels like these that go through a model at once when it is evaluated."""
+    return max(1, EVAL_BATCH // y[0].numel()) if len(y) else EVAL_BATCH

@@ -28,6 +28,15 @@ class Batches:
     steps: Tensor
     """[clients], on the host: how many steps each client has; the rest are padding."""
 
+    def first(self, part: Tensor | None) -> Batches:
+        """The first batches of each client: a ``part`` of its own; None: all."""
+        if part is None:
+            return self
+        steps = steps_done(self.steps, part.to(self.steps.device))
+        times = torch.arange(self.weight.shape[1], device=self.weight.device)
+        done = times < steps.to(times.device).unsqueeze(-1)
+        return Batches(self.rows, self.weight * done.unsqueeze(-1), steps)
+
 
 class PlanSize(NamedTuple):
     """The sizes of a plan that fits all of some clients."""
@@ -96,15 +105,13 @@ def plan(
     steps: int | None = None,
     size: PlanSize | None = None,
     index: BatchIndex | None = None,
-    part: Tensor | None = None,
 ) -> Batches:
     """The batches of ``epochs`` passes for clients ``ids``; ``keys`` has one key for each.
 
     With ``steps``, every client has so many, in as many passes over its data as that takes. With
     ``size`` the shapes are those, whoever the clients are, and nothing waits for the device: then
     ``Batches.steps`` stays there. Where all clients have as many examples, the ``index`` of one,
-    made beforehand, saves time. The batches are the same. A client that does a ``part`` of its work
-    has the first of its batches.
+    made beforehand, saves time. The batches are the same.
     """
     device, fixed = keys.device, size is not None
     starts = split.start.to(device)
@@ -122,7 +129,4 @@ def plan(
     rows = torch.where(index.real, split.rows.to(device)[torch.where(index.real, chosen, 0)], 0)
     weight = index.real.to(torch.float32).expand(shape)
     count = index.steps.expand(len(ids))
-    if part is not None:
-        count = steps_done(count, part)
-        weight = weight * (torch.arange(size.steps, device=device) < count[:, None]).unsqueeze(-1)
     return Batches(rows, weight, count if fixed else count.cpu())

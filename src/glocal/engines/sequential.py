@@ -18,9 +18,10 @@ from torch import Tensor
 from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.types import ClientState, Downlink, Params, Tree, Uplink
-from glocal.engines.base import EVAL_BATCH, CohortRound, PerExample, padded_rows
+from glocal.engines.base import CohortRound, PerExample, examples_at_once, padded_rows
 from glocal.engines.batching import plan
-from glocal.nn.task import Task
+from glocal.engines.poisson_batches import poisson_plan
+from glocal.nn.task import Task, weighted_mean
 from glocal.slots.client import Local
 
 
@@ -60,7 +61,7 @@ class Sequential:
                 tree.cat(
                     [
                         metrics(tree.row(models, i), x[piece], y[piece])
-                        for piece in torch.split(rows[i], EVAL_BATCH)
+                        for piece in torch.split(rows[i], examples_at_once(y))
                     ]
                 )
                 for i in range(len(rows))
@@ -111,19 +112,22 @@ def one_client(
             received = local.received(task, down, client)
             pieces = [
                 task.losses(task.predict(received, fed.x[piece]), fed.y_train[piece])
-                for piece in torch.split(every[0], EVAL_BATCH)
+                for piece in torch.split(every[0], examples_at_once(fed.y))
             ]
-            loss = torch.cat(pieces).mean()
+            loss = weighted_mean(torch.cat(pieces), fed.label_counts[every[0]])
         carry = local.start(task, down, client)
         for p, phase in enumerate(local.phases):
             phase_key = rng.fold(key, p)
+            draw = poisson_plan if local.poisson else plan
             where, how = (fed.train, ids, phase_key.view(1)), (phase.epochs, local.batch_size)
-            batches = plan(*where, *how, phase.steps, part=part)
+            batches = draw(*where, *how, phase.steps).first(part)
             count = int(batches.steps)
             steps = torch.arange(count, device=ids.device)
             step_keys = rng.fold(rng.fold(phase_key, -2), steps)
             # The real examples of every step, without the padding of a short batch.
             real = batches.weight[0, :count] > 0
+            # A batch may be empty where it is drawn, and a step of it is one all the same.
+            real[:, :1] |= local.poisson
             sizes = real.sum(-1).tolist()
             rows = torch.split(batches.rows[0, :count][real], sizes)
             weight = torch.split(batches.weight[0, :count][real], sizes)

@@ -20,7 +20,9 @@ from glocal.engines.base import WASTE, CohortRound, PerExample, Workload, padded
 from glocal.engines.batching import Batches, plan
 from glocal.engines.compiled import Programs, pays
 from glocal.engines.evaluation import BatchedEvaluation, eval_rows
+from glocal.engines.poisson_batches import poisson_plan
 from glocal.engines.sequential import Sequential, client_message
+from glocal.engines.shards import joined, parts_of
 from glocal.nn.task import Task
 from glocal.slots.client import Local
 
@@ -72,17 +74,7 @@ class Vectorised:
         size, clients = self.chunk or _chunk(cohort), len(cohort.ids)
         if clients <= size:
             return self._round(cohort)
-        parts = [self._round(cohort.subset(slice(a, a + size))) for a in range(0, clients, size)]
-        sent = [uplink for uplink, _ in parts]
-        losses = [uplink.loss for uplink in sent if uplink.loss is not None]
-        uplink = Uplink(
-            ids=cohort.ids,
-            n=torch.cat([u.n for u in sent]),
-            update=tree.cat([u.update for u in sent]),
-            loss=torch.cat(losses) if losses else None,
-            extra=tree.cat([u.extra for u in sent]),
-        )
-        return uplink, tree.cat([states for _, states in parts])
+        return joined(cohort, [self._round(part) for part in parts_of(cohort, size)])
 
     def _round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         stage = ["start"]
@@ -130,7 +122,8 @@ class Vectorised:
         stage[0] = "training"
         workload, device = _workload(cohort), cohort.ids.device
         compiles, result = self.compiles(workload, device), None
-        if compiles or self.in_blocks or device.type == "cuda":
+        # Of Poisson samples no shapes are known beforehand, and their noise is drawn on the host.
+        if (compiles or self.in_blocks or device.type == "cuda") and not cohort.local.poisson:
             result = self.programs.round(
                 cohort,
                 workload,
@@ -157,7 +150,8 @@ def _chunk(cohort: CohortRound) -> int:
     if cohort.ids.device.type == "cuda":
         # Of all the card has, not of what is free: the same run must be divided the same way.
         memory = torch.cuda.get_device_properties(cohort.ids.device).total_memory // 2
-    return max(1, memory // (6 * 4 * max(1, cohort.task.size)))
+    models = 6 + (cohort.local.batch_size if cohort.local.poisson else 0)  # an example's gradient
+    return max(1, memory // (models * 4 * max(1, cohort.task.size)))
 
 
 def _stepwise(cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
@@ -170,8 +164,9 @@ def _stepwise(cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
     )
     for p, phase in enumerate(local.phases):
         phase_keys = rng.fold(keys, p)
+        draw = poisson_plan if local.poisson else plan
         where, how = (fed.train, cohort.ids, phase_keys), (phase.epochs, local.batch_size)
-        batches = plan(*where, *how, phase.steps, part=cohort.part)
+        batches = draw(*where, *how, phase.steps).first(cohort.part)
         times = torch.arange(int(batches.steps.max()), device=keys.device)
         step_keys = rng.fold(rng.fold(phase_keys, -2).unsqueeze(-1), times)
         step = vmap(lambda *inputs, take=phase.step: take(task, *inputs), (dim, 0, 0, 0))
@@ -244,7 +239,8 @@ def _received_loss(cohort: CohortRound) -> Tensor:
         return task.losses(task.predict(local.received(task, down, client), x), y)
 
     rows, real = padded_rows(fed.train, cohort.ids)
-    pieces = torch.split(rows, eval_rows(len(rows)), dim=1)
+    pieces = torch.split(rows, eval_rows(len(rows), fed.y), dim=1)
     of_all = vmap(losses, (cohort.down_dim, 0, 0, 0))
     each = torch.cat([of_all(down, cohort.states, fed.x[r], fed.y_train[r]) for r in pieces], dim=1)
-    return (each * real).sum(1) / real.sum(1)
+    weight = real * fed.label_counts[rows]
+    return (each * weight).sum(1) / weight.sum(1)

@@ -22,6 +22,7 @@ from glocal.evaluation import paired_test, pooling_test
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.distributions import Array
 from glocal.evaluation.evaluate import Outcome
+from glocal.evaluation.influence import differences
 from glocal.evaluation.intervals import LEVEL, nan_mean
 from glocal.evaluation.label_shares import share_variances, widened
 from glocal.evaluation.measures import relative
@@ -81,9 +82,7 @@ class Estimate:
         """[repeats][clients]: what each test example counts for, of sum 1."""
         if self.pooled:
             return [list(label_weights(t.fed).double().numpy()) for t in self.trials]
-        return [
-            [np.full(n, 1 / max(n, 1)) for n in t.fed.test.counts().tolist()] for t in self.trials
-        ]
+        return [[_by_labels(t.fed, k) for k in range(self.clients)] for t in self.trials]
 
     @cached_property
     def units(self) -> list[list[NDArray[np.int64]]]:
@@ -120,7 +119,10 @@ class Estimate:
         sign, repeats = -1.0 if self.lower else 1.0, []
         for r, (trial, other) in enumerate(zip(self.trials, alone, strict=True)):
             pairs = zip(self.of(trial.outcome), self.of(other), strict=True)
-            difference = [sign * (x - z) for x, z in pairs]
+            difference = [
+                sign * differences(self.metric, x, z, w)
+                for (x, z), w in zip(pairs, self.weights[r], strict=True)
+            ]
             repeats.append(_without_nan(Pairs(self.units[r], self.weights[r], difference)))
         return repeats
 
@@ -172,6 +174,13 @@ class Estimate:
             values: Array = np.array(over_repeats(self.means(alone)))
             return SHARE * np.abs(values)
         return np.full(self.clients, POINTS if same is None else same)
+
+
+def _by_labels(fed: Federation, client: int) -> Array:
+    """What each of a client's test examples counts for, of sum 1: as much as it has labels."""
+    counts = fed.label_counts[fed.test.of(client)].double().cpu().numpy()
+    shares: Array = counts / max(counts.sum(), 1.0)
+    return shares
 
 
 def _without_nan(tested: Pairs) -> Pairs:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from glocal.core import validation
 from glocal.core.errors import GlocalError, shown
+from glocal.experiment.setting import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,18 +43,6 @@ COMPARE_DEFAULTS: dict[str, Any] = {"repeats": 3, "baseline": "best", "tune": Tr
 
 GROUPS = ("Data", "Training", "Evaluation", "Machine", "Output")
 """The groups of settings, as the help of a command shows them."""
-
-
-def setting(
-    default: Any, group: str, text: str, *, least: int | None = None, option: str | None = None
-) -> Any:
-    """Declare one field of the configuration, with its help and the lowest value of a number.
-
-    ``option`` is its name on the command line, where that is another; ``""``: it has none.
-    """
-    return field(
-        default=default, metadata={"group": group, "help": text, "least": least, "option": option}
-    )
 
 
 @dataclass(frozen=True)
@@ -129,6 +118,12 @@ class Config:
     min_examples: int = setting(
         0, "Data", "Leave out the data's own clients with fewer examples, and name them.", least=0
     )
+    chronological: bool | None = setting(
+        None,
+        "Data",
+        "Rows are in the order of time: each client trains on its first and is tested on its last. "
+        "Text always is.",
+    )
     model: str | Module | Callable[[], Module] = setting(
         "mlp",
         "Training",
@@ -158,20 +153,22 @@ class Config:
     availability: str | Availability | None = setting(
         None,
         "Training",
-        "Which sampled clients are there, and answer, as in 'dropout(0.2)', 'on-off(5, 3)' (rounds "
-        "there and away) or 'away(11, 20, clients=0.5)', joined by +; all by default.",
+        "Which sampled clients answer: 'dropout(0.2)', 'on-off(5, 3)', 'away(11, 20)', or all.",
     )
     stragglers: str | Stragglers | None = setting(
-        None,
-        "Training",
-        "Clients that finish part of a round, each with some probability: 'use(0.5)' (what they "
-        "did is used) or 'drop(0.5)' (they are left out).",
+        None, "Training", "Clients that finish part of a round: 'use(0.5)', or 'drop(0.5)' them."
     )
     diverged: str = setting(
         "fatal",
         "Training",
         "A client whose training is not finite: fatal (the run ends), skip (it sits the round "
         "out), clip (what is finite of its update is used, shortened).",
+    )
+    longest_update: float | None = setting(
+        None,
+        "Training",
+        "Leave out updates that are longer than so many times the median of their round; by "
+        "default only deployments do (10).",
     )
     tune: bool = setting(
         False,
@@ -220,9 +217,9 @@ class Config:
         "Evaluation",
         "What better off is measured by, and what is chosen by on validation data: accuracy (the "
         "default), balanced_accuracy, f1, log_loss, brier, ece, top5; of two classes also auc and "
-        "average_precision; of numbers and counts mae (the default), rmse and r2; or your own "
-        "function of labels and predictions, as own.py:name. (All but accuracy on own test "
-        "splits.)",
+        "average_precision; of text also perplexity; of numbers and counts mae (the default), rmse "
+        "and r2; or your own function of labels and predictions, as own.py:name. (All but accuracy "
+        "on own test splits.)",
     )
     same: float | None = setting(
         None,
@@ -268,17 +265,18 @@ class Config:
     engine: str | Engine = setting(
         "auto",
         "Machine",
-        "sequential, vectorised, compiled (vectorised, and compiled first), or auto (by model, "
-        "device and length of the run).",
+        "sequential, vectorised, compiled (vectorised, and compiled first), auto (by model, "
+        "device and length of the run), or ray (clients on a Ray cluster).",
     )
-    device: str = setting("cpu", "Machine", "cpu or cuda.")
+    device: str = setting("cpu", "Machine", "cpu, cuda, or several, as in cuda:0,cuda:1.")
     precision: str = setting(
         "single", "Machine", "single, or bf16: training's products and convolutions in bfloat16."
     )
-    jobs: int = setting(
+    jobs: int | str = setting(
         1,
         "Machine",
-        "Processes to train in (0: one a core, where models are small and there is much to train).",
+        "Processes to train in (0: one a core, where models are small and there is much to train); "
+        "ray: methods and repeats on a Ray cluster.",
         least=0,
     )
     states: str = setting(
@@ -312,10 +310,12 @@ class Config:
             validation.check(name, getattr(self, name), kind)
         for each in dataclasses.fields(self):
             least, value = each.metadata["least"], getattr(self, each.name)
-            if least is not None and value is not None and value < least:
+            if least is not None and isinstance(value, int | float) and value < least:
                 raise GlocalError(
                     f"{each.name} must be an integer of {least} or more, not {value}."
                 )
+        if isinstance(self.jobs, str) and self.jobs != "ray":
+            raise GlocalError(f"jobs must be an integer of 0 or more, or ray, not {self.jobs!r}.")
         if self.sampled is not None and self.fraction != 1.0:
             raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
         if self.patience is not None and self.validate_every == 0:

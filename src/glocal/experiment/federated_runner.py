@@ -38,11 +38,13 @@ from glocal.experiment.synthetic import made
 from glocal.experiment.tuning import Choice
 from glocal.slots.method import Plan
 from glocal.slots.server_half import whole_model
+from glocal.training import plateau, secret_draws
 from glocal.training.availability import availability
 from glocal.training.best_round import at_best
 from glocal.training.checkpoint import CheckpointPolicy, CheckpointWriter
 from glocal.training.client_state.placement import Storage
 from glocal.training.loop import Training
+from glocal.training.participation import participants
 from glocal.training.resumed import RoundsEnd, run_rounds
 from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
@@ -62,7 +64,7 @@ class Federated:
     @property
     def private(self) -> bool:
         """Whether the method has privacy, which all of its stages then have."""
-        return self.plan.stages[0].method.privacy is not None
+        return self.plan.stages[0].method.private
 
     def check(self, setup: Setup) -> Training:
         """Refuse, before anyone trains, what does not fit the data, the model or the sampling."""
@@ -93,15 +95,17 @@ class Federated:
             availability(config.availability),
             stragglers(config.stragglers),
             Storage(config.states),
+            longest_update=config.longest_update,
             patience=config.patience,
             public_noise=config.public_noise,
         )
-        training.present(torch.arange(len(fed)), 0)  # which knows whether whom it names is there
+        participants(training, torch.arange(len(fed)), 0)  # refuses names that nobody has
         if config.patience is not None and self.private:
             raise GlocalError(
                 "the round that patience keeps would be chosen on clients' data without noise, "
                 "which dp does not count: leave one of them out."
             )
+        plateau.check(self.plan, config.validate_every)
         for technique in techniques(config.adapt):
             technique.check(setup.task, config.public, private=self.private)
             if technique.name == "distill":
@@ -275,6 +279,7 @@ class Federated:
             privacy=privacy.spent(done.server["privacy"], training.setting, public=public)
             if privacy
             else None,
+            examples=secret_draws.examples_spent(training, end.progress),
             made=made(training, done, setup.fed),
             on_disk=on_disk,
         )

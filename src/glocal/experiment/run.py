@@ -30,6 +30,7 @@ from glocal.experiment.learning_curves import lines_of
 from glocal.experiment.repeat import Repeat, Trained
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made
+from glocal.nn import models
 from glocal.prediction.client_model import ClientModel
 from glocal.prediction.description import Description, class_names
 
@@ -210,6 +211,10 @@ def assembled(
     if first.privacy is not None:
         summary |= {k: first.privacy[k] for k in ("epsilon", "rounds")}
         summary["privacy"] = first.privacy
+    if first.examples is not None:
+        summary["example_privacy"] = {k: v for k, v in first.examples.items() if k != "epsilons"}
+        for row, epsilon in zip(rows, first.examples["epsilons"], strict=True):
+            row["epsilon"] = epsilon
     sets = [repeat.made for repeat in repeats if repeat.made is not None]
     if sets:
         summary["synthetic_accuracy"] = sum(m.figures["accuracy"] for m in sets) / len(sets)
@@ -262,14 +267,16 @@ def _described(setup: Setup, fed: Federation, method: str) -> Description:
     """What the models of a run are."""
     given = setup.config.model
     own = is_own(given) or not isinstance(given, str)
-    in_python = f"{setup.model_name}, given in Python"
+    architecture = f"{setup.model_name}, given in Python"
+    if isinstance(given, str):
+        architecture = given if own else models.completed(given, fed.vocabulary)
     return Description(
         client="",
         method=method,
         task=fed.target.task,
         metric=setup.metric,
         classes=class_names(fed.classes, fed.describe) if fed.target.classes else (),
-        architecture=given if isinstance(given, str) else in_python,
+        architecture=architecture,
         own=own,
         input_shape=tuple(fed.x.shape[1:]),
         tokens=not fed.x.is_floating_point(),

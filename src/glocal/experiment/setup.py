@@ -22,10 +22,11 @@ from glocal.core.spec import split_plus
 from glocal.core.tensor_files import load_tensors
 from glocal.core.threads import one_thread
 from glocal.core.types import Params
-from glocal.core.validation import build, not_negative
+from glocal.core.validation import build, not_negative, positive
 from glocal.data.federation import Federation
 from glocal.data.schema import needs_classes
 from glocal.engines.base import Engine
+from glocal.engines.devices import named as named_devices
 from glocal.evaluation import measures
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.pooling_test import worth_evaluating
@@ -136,7 +137,8 @@ class Setup:
 
 def make(config: Config, fed: Federation, repeat: int) -> Setup:
     """The ``repeat``-th split and seed; the first is the caller's own."""
-    device, seed, model = _device(config.device), config.seed, config.model
+    devices, seed, model = named_devices(config.device), config.seed, config.model
+    device = devices[0]
     if repeat:
         fed = fed.fold(repeat)
         seed = rng.seed_of(rng.fold(rng.key(seed), repeat))
@@ -162,6 +164,9 @@ def make(config: Config, fed: Federation, repeat: int) -> Setup:
     task, fed = task.to(device), fed.to(device)
     try_out(task, fed.x, fed.y)
     engine = _engine(config.engine, task, fed, device)
+    if len(devices) > 1:
+        each = [_engine(config.engine, task, fed, other) for other in devices[1:]]
+        engine = engines.Devices((engine, *each), devices)
     weights = hashlib.sha256(label.encode())
     for leaf in task.params.values():
         weights.update(leaf.cpu().numpy().tobytes())
@@ -243,6 +248,8 @@ def check_names(config: Config) -> None:
     if isinstance(config.losses, str) and config.losses not in LOSSES:
         raise unknown("loss", config.losses, LOSSES)
     not_negative(join_cost=config.join_cost, personalise_cost=config.personalise_cost)
+    if config.longest_update is not None:
+        positive(longest_update=config.longest_update)
     if config.same is not None:
         not_negative(same=config.same)
         measures.check_same(config.same, config.metric)
@@ -339,7 +346,8 @@ def _module(
 
 def _named(model: str, fed: Federation, seed: int) -> nn.Module:
     shape = tuple(fed.x.shape[1:])
-    return models.build(model, input_shape=shape, classes=fed.classes, seed=seed)
+    spec = models.completed(model, fed.vocabulary)
+    return models.build(spec, input_shape=shape, classes=fed.classes, seed=seed)
 
 
 def load_weights(module: nn.Module, init: Mapping[str, Tensor] | str | Path) -> None:
@@ -379,15 +387,3 @@ def _some(names: Iterable[str]) -> str:
     several = sorted(names)
     more = f" and {len(several) - 8} more" if len(several) > 8 else ""
     return f"{several[:8]}{more}" if several else "nothing"
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise GlocalError(f"unknown device {shown(name)}: use 'cpu' or 'cuda'.") from error
-    if device.type not in ("cpu", "cuda"):
-        raise GlocalError(f"device {name!r} is not supported: use 'cpu' or 'cuda'.")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise GlocalError("there is no CUDA device here: use device='cpu'.")
-    return device

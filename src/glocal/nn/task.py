@@ -19,6 +19,7 @@ from torch.func import grad_and_value
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.own_code import told
+from glocal.core.padding import label_counts, over_positions
 from glocal.core.target import Target
 from glocal.core.types import Batch, Params, Tree
 from glocal.nn import compat
@@ -160,9 +161,9 @@ class Task:
             return self._train_call({**params, **keys}, x).float()
 
     def loss(self, params: Params, batch: Batch, key: Tensor) -> Tensor:
-        """Mean training loss over the examples of a batch; padding has weight 0."""
+        """Mean training loss over the labels of a batch; padding has weight 0."""
         each = self.losses(self.logits(params, self.inputs(batch, key), key), batch["y"])
-        return weighted_mean(each, batch["weight"])
+        return weighted_mean(each, label_weights(batch))
 
     def grad(self, objective: Callable[[Tree], Tensor], at: Tree) -> tuple[Tree, Tensor]:
         """Gradient and value of a scalar function of parameters (or of a tree of them)."""
@@ -185,7 +186,7 @@ class Task:
         return self._eval_call(params, x)
 
     def example_metrics(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Each example's loss, and whether it is right (of a sequence, the share of positions).
+        """Each example's loss, and whether it is right (of a sequence, the share of its labels).
 
         Where labels are numbers, none is right, and there are losses alone.
         """
@@ -193,7 +194,7 @@ class Task:
         if not self.target.classes:
             return {"loss": self.losses(logits, y)}
         hit = (logits.argmax(-1) == y).to(logits.dtype)
-        correct = hit.flatten(1).mean(1) if hit.dim() > 1 else hit
+        correct = over_positions(hit, y) if hit.dim() > 1 else hit
         return {"correct": correct, "loss": self.losses(logits, y)}
 
     def example_logits(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
@@ -204,6 +205,12 @@ class Task:
         """The logits of each example, and its loss."""
         logits = self.predict(params, x)
         return {"logits": logits, "loss": self.losses(logits, y)}
+
+
+def label_weights(batch: Batch) -> Tensor:
+    """What each example of a batch weighs: as much as it has labels, or nothing if it is none."""
+    weight, y = batch["weight"], batch["y"]
+    return weight if y.dim() == 1 else weight * label_counts(y)
 
 
 def weighted_mean(each: Tensor, weight: Tensor) -> Tensor:

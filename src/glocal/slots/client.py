@@ -82,6 +82,9 @@ class Local:
     other_gradients: OtherGradients = lambda down, steps: 0 * steps
     """``other_gradients(down, steps)``: gradients of examples that are not the client's own, such
     as synthetic ones, in rounds of so many ``steps``."""
+    poisson: bool = False
+    """Whether mini-batches are Poisson samples of the client's examples, as privacy accounting
+    wants them, in place of passes over these."""
     training: tuple[tuple[str, Any], ...] = ()
     """The settings of training that it was made with, by name, for records."""
 
@@ -154,6 +157,33 @@ def minibatch_training(
         schedule=schedule or constant(),
         opt=opt,
     )
+
+
+def beside(inner: Local, *, init: Init, finish: Finish, **changes: Any) -> Local:
+    """``inner`` with a state beside its own, which is ``state["inner"]``; other functions differ.
+
+    Without others of its own, it starts and steps as ``inner`` does, and keeps the rest as it is.
+    """
+
+    def start(task: Task, down: Downlink, client: ClientState) -> Carry:
+        return {**client, "inner": inner.start(task, down, client["inner"])}
+
+    def on_inner(step: Step) -> Step:
+        def inner_step(
+            task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor
+        ) -> Carry:
+            return {**carry, "inner": step(task, down, carry["inner"], batch, key)}
+
+        return inner_step
+
+    functions: dict[str, Any] = {
+        "start": start,
+        "phases": tuple(p._replace(step=on_inner(p.step)) for p in inner.phases),
+        "received": lambda task, down, client: inner.received(task, down, client["inner"]),
+        "candidates": lambda task, down, client: inner.candidates(task, down, client["inner"]),
+        "predicts_from": lambda client: inner.predicts_from(client["inner"]),
+    }
+    return inner.replace(init=init, finish=finish, **{**functions, **changes})
 
 
 def check_counts(*, epochs: int, batch_size: int) -> None:

@@ -1,6 +1,6 @@
 """A method: what a client does, and how the server weighs, combines, protects and applies it.
 
-Eight slots, each replaceable, and a plan where one method follows another. Combinations that make
+Eleven slots, each replaceable, and a plan where one method follows another. Combinations that make
 no sense are refused here, with a sentence that says what to do instead.
 """
 
@@ -20,11 +20,15 @@ from glocal.core.errors import GlocalError, shown
 from glocal.core.types import Downlink, Params, Tree
 from glocal.core.validation import integer
 from glocal.data.federation import Federation
+from glocal.data.schema import Schema
 from glocal.nn.optim import Optimizer, sgd
 from glocal.nn.task import Task
 from glocal.slots.aggregation import Combine, mean
+from glocal.slots.auxiliary import Auxiliary, needs_schema, with_auxiliary
 from glocal.slots.client import Local
 from glocal.slots.compression import Compression, MessageSize, compress_updates, whole
+from glocal.slots.example_privacy import INSTEAD, ExamplePrivacy, private_steps, releases
+from glocal.slots.pretraining import Pretraining, by_itself
 from glocal.slots.privacy import Privacy
 from glocal.slots.server_half import Memory, ServerHalf, aggregate
 from glocal.slots.sharing import Selector, everything, keep_private, split
@@ -45,8 +49,11 @@ class Method:
     server_opt: Optimizer = field(default_factory=sgd)
     memory: Memory = field(default_factory=Memory)
     privacy: Privacy | None = None
+    example_privacy: ExamplePrivacy | None = None
     shared: Selector = field(default_factory=everything)
     compression: Compression | None = None
+    auxiliary: Auxiliary | None = None
+    pretraining: Pretraining | None = None
     server: ServerHalf | None = None
     """A server's half of its own, in place of weighting, combine, server_opt and memory."""
 
@@ -69,20 +76,48 @@ class Method:
         """The weighting in force."""
         return self.server_half.weighting
 
+    @property
+    def private(self) -> bool:
+        """Whether clients, or their examples, are protected by what is accounted for."""
+        return self.privacy is not None or self.example_privacy is not None
+
+    def releases(self, task: Task, fed: Federation, setting: Setting) -> list[int]:
+        """How many gradients of a mini-batch a step of each phase takes, where they are private."""
+        assert self.example_privacy is not None
+        begun = self.begin(task, task.params, setting)
+        down = self.broadcast(begun, 0, setting)
+        return releases(self.example_privacy, self.local, task, fed, down)
+
     def shared_names(self, task: Task) -> frozenset[str]:
         """Which of the task's parameters are shared."""
         return frozenset(self.shared.pick(task.names))
 
-    def client_half(self, task: Task) -> Local:
-        """The ``Local`` an engine runs: with the private layers in the client's state."""
+    def client_half(self, task: Task, schema: Schema | None = None) -> Local:
+        """The ``Local`` an engine runs: with the private layers in the client's state.
+
+        ``schema`` says what an example looks like, which an auxiliary has to know.
+        """
         local, names = self.local, self.shared_names(task)
+        if self.example_privacy is not None:
+            local = private_steps(local, self.example_privacy)
         if self.privacy is not None:
             local = self.server_half.private_client(local)
         if len(names) < len(task.names) and not local.keeps_whole_model:
             local = keep_private(local, names)
+        if self.auxiliary is not None:
+            known = needs_schema(schema, self.auxiliary.name)
+            local = with_auxiliary(local, self.auxiliary, task, known, set(task.names) - names)
         if self.compression is not None:
             local = compress_updates(local, self.compression, names)
         return local
+
+    def before_first(self, task: Task, schema: Schema | None = None) -> Local | None:
+        """What a client runs by itself before its first round, where it does."""
+        if self.pretraining is None:
+            return None
+        meanwhile = self.replace(auxiliary=self.pretraining.auxiliary(self.auxiliary))
+        half = meanwhile.client_half(task, schema)
+        return by_itself(half, self.shared_names(task), self.pretraining.epochs)
 
     def message(self, task: Task) -> MessageSize:
         """What one client's update takes when it is sent."""
@@ -118,18 +153,25 @@ class Method:
         self.shared_names(task)
         self.weights.init(setting)
         self.server_half.check(fed, setting)
+        if self.auxiliary is not None:
+            self.client_half(task, Schema.of(fed))
         if self.privacy is not None:
             self.privacy.check(setting)
         begun = self.begin(task, task.params, setting)
-        if self.privacy is None or not self.server_half.sends_update:
+        down = self.broadcast(begun, 0, setting)
+        if self.example_privacy is not None:
+            self.example_privacy.check(self.local, task, fed, down)
+        if not self.private or not self.server_half.sends_update:
             return
-        local, down = self.client_half(task), self.broadcast(begun, 0, setting)
+        local = self.client_half(task, Schema.of(fed))
+        protection = self.privacy or self.example_privacy
         key = rng.key(0, next(iter(task.params.values())).device)
         client = local.init(task, task.params, key)
         _, _, extra = local.finish(task, down, local.start(task, down, client))
         if tree.leaves(extra):
+            assert protection is not None
             raise GlocalError(
-                f"{self.privacy.name} protects the update alone, and this method's clients send "
+                f"{protection.name} protects the update alone, and this method's clients send "
                 f"more than that ({', '.join(extra)}): use another base, such as fedavg or ditto."
             )
 
@@ -143,6 +185,8 @@ def _objections(method: Method) -> Iterator[str]:
     combine, privacy, memory = method.combine, method.privacy, method.memory.name
     compression = method.compression
     named = method.weighting.name if method.weighting else ""
+    if method.example_privacy is not None:
+        yield from _example_objections(method, method.example_privacy)
     more = (
         f"{privacy.name} protects the update alone, and {{}} sends more than that: use fedavg or "
         "fedprox as the base."
@@ -188,6 +232,24 @@ def _objections(method: Method) -> Iterator[str]:
             )
         if privacy:
             yield more.format(memory)
+    parts = [part.name for part in (method.auxiliary, method.pretraining) if part is not None]
+    for name in parts:
+        if method.shared.name == "everything":
+            yield (
+                f"{name} trains what a client's own layers make of its data, and this method keeps "
+                "no layer private: use lg-fedavg, or say which layers are shared, as in "
+                "fedavg(shared=last(1))."
+            )
+        if method.server is not None:
+            yield (
+                f"the clients of {method.server.name} train in a way of their own, which {name} "
+                "cannot join: use lg-fedavg, fedper or fedrep."
+            )
+    if method.pretraining and not method.auxiliary and method.pretraining.needs_auxiliary:
+        yield (
+            "pretrain's weight and labels=false are about an auxiliary model, and there is none: "
+            "add one, such as autoencoder, or leave them out."
+        )
     if method.weighting and method.weighting.own_step and method.server_opt.adaptive:
         step, undoing = method.weighting.own_step, method.server_opt.name
         yield (
@@ -218,6 +280,31 @@ def _objections(method: Method) -> Iterator[str]:
         yield (
             f"{privacy.name} adds noise made for a mean, so {combine.name} cannot go with it: "
             "leave one of the two out."
+        )
+
+
+def _example_objections(method: Method, privacy: ExamplePrivacy) -> Iterator[str]:
+    """Why a client's examples cannot be protected."""
+    other = method.server.name if method.server else method.memory.name
+    if other != "none":
+        yield (
+            f"{privacy.name} protects the update alone, and clients of {other} send more than "
+            f"that: {INSTEAD}."
+        )
+    if method.weights.needs_loss:
+        yield (
+            f"{method.weights.name} asks clients for a loss, which {privacy.name} does not "
+            "protect: leave one of the two out."
+        )
+    if method.auxiliary or method.pretraining:
+        yield (
+            f"{privacy.name} protects the method's own steps alone, and auxiliary models and "
+            "pre-training learn from the same examples beside them: leave one of the two out."
+        )
+    if method.local.solve_before_evaluation:
+        yield (
+            "clients of this method also train where they are evaluated, which nobody would "
+            f"account for, so {privacy.name} would promise too much: {INSTEAD}."
         )
 
 
@@ -279,15 +366,16 @@ class Plan:
                     f"stage {stage.name!r} makes synthetic data, which would be lost in the one "
                     f"that follows: let {stage.method.server_half.name} be the last."
                 )
-        private = [stage.method.privacy for stage in self.stages]
+        private = [(stage.method.privacy, stage.method.example_privacy) for stage in self.stages]
         if any(p != private[0] for p in private):
             raise GlocalError(
                 "what one stage sends another cannot protect any more: give all stages the same "
                 "privacy, or none."
             )
-        if private[0] is not None and any(stage.goal is not None for stage in self.stages):
+        protection = next((p for p in private[0] if p is not None), None)
+        if protection is not None and any(stage.goal is not None for stage in self.stages):
             raise GlocalError(
-                f"a goal looks at the clients' validation data, which {private[0].name} does not "
+                f"a goal looks at the clients' validation data, which {protection.name} does not "
                 "protect: give the stage a number of rounds instead."
             )
 

@@ -25,6 +25,7 @@ from glocal.nn import models
 from glocal.nn.task import Augment, SeveralTrainingsError, Task
 from glocal.slots.method import Method, Plan, as_plan
 from glocal.slots.server_half import whole_model
+from glocal.testing.auxiliary import check_auxiliary
 from glocal.testing.trees import (
     assert_same,
     assert_structure,
@@ -77,6 +78,7 @@ def check_method(
     - *Nothing private is sent*: nothing that is sent is a piece of a client's state (a single
       number, or a constant, can be so by chance and is passed over), and nothing that one client
       sends depends on the state of another.
+    - *Auxiliary models stay with the clients*, and without weight change nothing, to the bit.
     - *Candidates* have the model's names and shapes, and can be evaluated.
 
     Args:
@@ -117,6 +119,8 @@ def check_method(
     kit.side_by_side()
     kit.private()
     kit.candidates()
+    stage = kit.traces["sequential"].end.stage
+    check_auxiliary(plan.stages[stage].method, training, kit.everybody, kit.engines)
 
 
 def ragged() -> Federation:

@@ -19,6 +19,8 @@ from glocal.engines.base import CohortRound
 from glocal.training import evaluated_rounds
 from glocal.training.client_state.store import ClientStore
 from glocal.training.divergence import screen
+from glocal.training.gate import too_long
+from glocal.training.participation import participants
 
 if TYPE_CHECKING:
     from glocal.training.loop import Training
@@ -39,8 +41,8 @@ class Answers:
     """What the round's line says of those that were left out."""
     reached: Tensor | None = None
     """[cohort] who received what the server sent; None: all that answered."""
-    gradients: int | None = None
-    """How many were computed; None: all those of whoever answered."""
+    gradients: int = 0
+    """How many were computed."""
 
 
 CohortSteps = Generator[CohortRound, tuple[Uplink, Tree], Answers]
@@ -80,12 +82,9 @@ class LocalClients:
     ) -> CohortSteps:
         """Whoever drives it trains those present; malicious clients send what they like."""
         method, clients = training.method(progress), progress.clients
-        half, of_all = training.halves[progress.stage], training.gradients[progress.stage]
-        cohort, present = ids, training.present(ids, progress.round)
-        took: dict[str, Any] = {
-            "reached": present.reached,
-            "gradients": present.gradients(half, training.examples, down, of_all),
-        }
+        cohort, present = ids, participants(training, ids, progress.round)
+        computed = present.gradients(training, progress, down)
+        took: dict[str, Any] = {"reached": present.reached, "gradients": computed}
         ids, said = present.ids, present.report(training.fed.names)
         if not len(ids):
             return replace(nobody(cohort), report=said, **took)
@@ -99,6 +98,9 @@ class LocalClients:
             uplink = adversary.sent(uplink, down["params"], training.task.params, lr, key)
         robust, policy = method.combine.robust, training.diverged
         screened = screen(uplink, states, policy, robust, adversary, names, progress.round)
+        if training.longest_update is not None:
+            far = too_long(screened.uplink.update, screened.uplink.n, training.longest_update)
+            screened = screened.without(far, ids)
         kept = screened.keeps
         if kept is None:
             clients.scatter(ids, states)

@@ -1,8 +1,8 @@
 """The gate: each client's message is checked before it counts, and one that fails is left out.
 
 A simulation's engine gives every message its names, shapes and types, so there what is not finite
-is all that can be wrong (:mod:`glocal.training.divergence`), and updates that are very long are
-let through, as honest ones of few examples may be, unless a bound was asked for. What comes from
+is all that can be wrong (:mod:`glocal.training.divergence`). Very long updates are let through
+there, as honest ones of few examples may be, unless ``longest_update`` is given. What comes from
 elsewhere is checked for everything (:mod:`glocal.deploy.remote`).
 """
 

@@ -19,7 +19,6 @@ from glocal.data.schema import Schema
 from glocal.data.split import Split
 from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
-from glocal.engines.gradients import gradients
 from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
 from glocal.evaluation.evaluate import Models
 from glocal.nn.task import Task
@@ -29,19 +28,19 @@ from glocal.slots.method import Method, Plan
 from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
-from glocal.training import best_round, evaluated_rounds, secret_draws
+from glocal.training import best_round, evaluated_rounds, first_rounds, plateau, secret_draws
 from glocal.training.attacks import Adversary
 from glocal.training.availability import Availability
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstStates
 from glocal.training.clients import Clients, LocalClients, nobody
 from glocal.training.divergence import check_policy
-from glocal.training.participation import Participants, participants
+from glocal.training.participation import answering
 from glocal.training.run_state import Decision, Progress
 from glocal.training.sampling import Sampler
 from glocal.training.stragglers import Stragglers
 
-COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN, PRESENCE = range(7)
+COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN, ALONE, PRESENCE = range(8)
 """Children of the seed's key: one for each thing a round draws."""
 
 RoundSteps = Generator[CohortRound, tuple[Uplink, Tree], None]
@@ -82,6 +81,8 @@ class Training:
     """What is recorded of validation by round, known beforehand where that data is trained on."""
     turns: tuple[int, ...] = ()
     """Where it is tuned: how many trainings are side by side while that is done, and then."""
+    longest_update: float | None = None
+    """Updates longer than so many times the median of their cohort are left out."""
     clients: Clients = field(default_factory=LocalClients)
     """Where the clients are: here, or elsewhere."""
     patience: int | None = None
@@ -94,10 +95,12 @@ class Training:
         if self.rounds < 1:
             raise GlocalError(f"rounds must be 1 or more, not {self.rounds}.")
         check_policy(self.diverged)
-        if self.diverged == "clip" and any(s.method.privacy for s in self.plan.stages):
+        by_others = self.diverged == "clip" or self.longest_update is not None
+        if by_others and any(s.method.privacy for s in self.plan.stages):
             raise GlocalError(
-                "clipping by the others' lengths would let one client's data show in another's "
-                "update, which dp does not count: use diverged='skip'."
+                "to clip or leave out by the others' lengths would let one client's data show in "
+                "what becomes of another's update, which dp does not count: use diverged='skip', "
+                "and leave longest_update out."
             )
 
     @cached_property
@@ -106,10 +109,8 @@ class Training:
         clients = len(self.fed)
         scheme = getattr(self.sampler, "scheme", "of another kind")
         share = self.sampler.share(clients)
-        answering = self.availability.present if self.availability else 1.0
-        if self.stragglers is not None and answering is not None:
-            answering *= self.stragglers.present
-        return Setting(clients, share, self.rounds, scheme, Schema.of(self.fed), answering)
+        schema, answers = Schema.of(self.fed), answering(self.availability, self.stragglers)
+        return Setting(clients, share, self.rounds, scheme, schema, answers)
 
     @cached_property
     def last(self) -> int:
@@ -145,16 +146,34 @@ class Training:
 
     def round_key(self, progress: Progress) -> Tensor:
         """The key of the clients' training in the round that comes next."""
-        return self.key(WORK, progress.round)
+        if self.method(progress).example_privacy is None:
+            return self.key(WORK, progress.round)
+        return secret_draws.sampling_key(self, progress, WORK, progress.round)
 
     def attack_key(self, progress: Progress) -> Tensor:
         """The key of what malicious clients draw in the round that comes next."""
         return self.key(ATTACK, progress.round)
 
+    def alone_key(self, progress: Progress) -> Tensor:
+        """The key of what clients draw by themselves before their first round of a stage."""
+        return self.key(ALONE, progress.stage)
+
+    @property
+    def presence_key(self) -> Tensor:
+        """The key of who is there and who is slow."""
+        return self.key(PRESENCE)
+
     @cached_property
     def halves(self) -> tuple[Local, ...]:
         """What clients do in each stage: the same objects in all rounds, as engines know them."""
-        return tuple(stage.method.client_half(self.task) for stage in self.plan.stages)
+        schema = self.setting.schema
+        return tuple(stage.method.client_half(self.task, schema) for stage in self.plan.stages)
+
+    @cached_property
+    def before_first(self) -> tuple[Local | None, ...]:
+        """What clients do by themselves in each stage before their first round, if anything."""
+        schema = self.setting.schema
+        return tuple(stage.method.before_first(self.task, schema) for stage in self.plan.stages)
 
     @cached_property
     def sizes(self) -> list[tuple[MessageSize, int]]:
@@ -164,18 +183,14 @@ class Training:
         return [(m.message(self.task), n) for m, n in zip(methods, private, strict=True)]
 
     @cached_property
-    def examples(self) -> Tensor:
-        """[clients], on the host: how many training examples each has."""
-        return self.fed.train.counts().cpu()
-
-    @cached_property
     def gradients(self) -> list[Tensor]:
         """[clients] of each stage: the gradients that a client computes in a round."""
-        n, task, of_stages = self.examples, self.task, []
-        for stage, half in zip(self.plan.stages, self.halves, strict=True):
-            begun = stage.method.begin(task, task.params, self.setting)
-            of_stages.append(gradients(half, n, stage.method.broadcast(begun, 0, self.setting)))
-        return of_stages
+        return first_rounds.gradients_of(self, self.halves)
+
+    @cached_property
+    def gradients_alone(self) -> list[Tensor]:
+        """[clients] of each stage: the same of what a client does before its first round."""
+        return first_rounds.gradients_of(self, self.before_first)
 
     @cached_property
     def spacing(self) -> int:
@@ -216,6 +231,7 @@ class Training:
         state = method.begin(self.task, params, self.setting, key)
         progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Traffic())
         progress.clients, progress.secret = self.store(progress), secret_draws.begun(self)
+        progress.took_part = secret_draws.rounds_of_clients(self)
         return progress
 
     def store(self, progress: Progress) -> ClientStore:
@@ -269,31 +285,30 @@ class Training:
 
     def cohort(self, progress: Progress, number: int) -> Tensor:
         """The ids of those who take part in a round."""
-        key = secret_draws.sampling_key(self, progress, COHORT, number)
+        key = self.key(COHORT, number)
+        if self.method(progress).privacy is not None:
+            key = secret_draws.sampling_key(self, progress, COHORT, number)
         return self.sampler.cohort(len(self.fed), key)
-
-    def present(self, cohort: Tensor, number: int) -> Participants:
-        """Who of a cohort takes part in a round, and how far each comes."""
-        how = (self.availability, self.stragglers, self.key(PRESENCE), self.fed.names)
-        return participants(cohort, number + 1, *how)
 
     def broadcast(self, progress: Progress) -> Downlink:
         """What the server sends as the run stands."""
         down = self.method(progress).broadcast(progress.server, progress.round, self.setting)
-        return down if self.rate == 1.0 else {**down, "lr": down["lr"] * self.rate}
+        rate = self.rate * plateau.factor(self.method(progress), progress)
+        return down if rate == 1.0 else {**down, "lr": down["lr"] * rate}
 
     def round_of(
         self, progress: Progress, ids: Tensor, key: Tensor, down: Downlink | None = None
     ) -> CohortRound:
         """A round of some clients as the run stands, for an engine to train."""
         method, local = self.method(progress), self.halves[progress.stage]
+        down = down or self.broadcast(progress)
         return CohortRound(
             task=self.task,
             local=local,
             fed=self.fed,
-            down=down or self.broadcast(progress),
+            down=down,
             ids=ids,
-            states=progress.clients.gather(ids, self.make(progress, local)),
+            states=first_rounds.states(self, progress, down)(ids),
             key=key,
             needs_loss=method.weights.needs_loss,
         )
@@ -303,19 +318,17 @@ class Training:
     ) -> Generator[CohortRound, tuple[Uplink, Tree], tuple[Uplink, RoundTraffic]]:
         """The cohort's messages, fit for the server, and what was communicated."""
         method, stage = self.method(progress), progress.stage
-        new = ~progress.clients.seen[ids.cpu()]
+        unseen = ~progress.clients.seen[ids.cpu()]
+        if progress.took_part is not None:
+            progress.took_part[stage, ids.cpu()] += 1
         answers = yield from self.clients.round(self, progress, down, ids)
         sent, used, reached = answers.sent, answers.used, answers.reached
-        line["gradients"] = answers.gradients
-        if answers.gradients is None:
-            line["gradients"] = int(self.gradients[stage][sent.ids.cpu()].sum())
-        line |= answers.report
+        line |= {"gradients": answers.gradients, **answers.report}
         if method.server_half.sends_update and len(sent.ids):
             line["update_norm"] = float(answers.norm) / max(1, len(used.ids)) ** 0.5
         message, private = self.sizes[stage]
-        if reached is not None:
-            new = new[reached.cpu()]
-        first = 0 if method.local.keeps_whole_model else private * int(new.sum())
+        joined = int((unseen if reached is None else unseen & reached.cpu()).sum())
+        first = 0 if method.local.keeps_whole_model else private * joined
         received = None if reached is None else int(reached.sum())
         return used, round_traffic(down, sent, message, first, received)
 
@@ -366,9 +379,10 @@ class Training:
     def models(self, progress: Progress, down: Downlink | None = None) -> Models:
         """Every client's candidates, as the run stands; ``down`` is what the server sent them."""
         local, down = self.halves[progress.stage], down or self.broadcast(progress)
-        states = partial(progress.clients.gather, make=self.make(progress, local))
+        states = first_rounds.states(self, progress, down)
         if local.solve_before_evaluation:
-            states = partial(evaluated_rounds.solved, self, progress, local, down, states)
+            key = self.round_key(progress)
+            states = partial(first_rounds.solved, self, progress, local, down, states, key)
         task, candidates = self.task, self.engine.candidates
         return lambda ids: candidates(task, local, down, states(ids), len(ids))
 

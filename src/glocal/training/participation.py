@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from glocal.core import rng
 from glocal.core.types import Downlink
 from glocal.engines.gradients import gradients
-from glocal.slots.client import Local
 from glocal.training.availability import Availability
 from glocal.training.stragglers import Stragglers
+
+if TYPE_CHECKING:
+    from glocal.training.loop import Training
+    from glocal.training.run_state import Progress
 
 
 @dataclass(frozen=True)
@@ -44,16 +49,15 @@ class Participants:
         """The part of its mini-batches that each of these did."""
         return None if self.parts is None else self.parts[self.answers]
 
-    def gradients(self, local: Local, n: Tensor, down: Downlink, of_all: Tensor) -> int:
-        """How many were computed, those of dropped stragglers among them.
-
-        ``n`` are the training examples of all clients, on the host, and ``of_all`` the gradients
-        that each computes in a whole round.
-        """
-        ids = self.sampled[self.trains].cpu()
+    def gradients(self, training: Training, progress: Progress, down: Downlink) -> int:
+        """How many are computed, those of dropped stragglers and before first rounds among them."""
+        ids, stage = self.sampled[self.trains].cpu(), progress.stage
+        new = ids[~progress.clients.seen[ids]]
+        alone = int(training.gradients_alone[stage][new].sum())
         if self.parts is None:
-            return int(of_all[ids].sum())
-        return int(gradients(local, n[ids], down, self.parts[self.trains].cpu()).sum())
+            return alone + int(training.gradients[stage][ids].sum())
+        n, parts = training.fed.train.counts().cpu()[ids], self.parts[self.trains].cpu()
+        return alone + int(gradients(training.halves[stage], n, down, parts).sum())
 
     def report(self, names: Sequence[str]) -> dict[str, list[str]]:
         """Whom it concerned, for the round's line."""
@@ -64,21 +68,21 @@ class Participants:
         return {key: [names[i] for i in ids] for key, ids in lists.items() if ids}
 
 
-def participants(
-    cohort: Tensor,
-    round: int,
-    availability: Availability | None,
-    stragglers: Stragglers | None,
-    key: Tensor,
-    names: Sequence[str],
-) -> Participants:
-    """Who of a cohort takes part in a round (from 1); ``key`` is the run's, ``names`` are all's."""
-    everybody = cohort == cohort
-    reached = trains = everybody
+def answering(availability: Availability | None, stragglers: Stragglers | None) -> float | None:
+    """The share of sampled clients that answers, as expected; None: it depends on the round."""
+    present = 1.0 if availability is None else availability.present
+    return present if present is None or stragglers is None else present * stragglers.present
+
+
+def participants(training: Training, cohort: Tensor, number: int) -> Participants:
+    """Who of a cohort takes part in a round (from 0), and how far each comes."""
+    availability, stragglers = training.availability, training.stragglers
+    key, names = training.presence_key, training.fed.names
+    reached = trains = torch.ones_like(cohort, dtype=torch.bool)
     if availability is not None:
-        reached, trains = availability.split(cohort, round, rng.fold(key, 0), names)
+        reached, trains = availability.split(cohort, number + 1, rng.fold(key, 0), names)
     if stragglers is None:
         return Participants(cohort, reached, trains, trains, None)
-    parts = stragglers.parts(cohort, rng.fold(rng.fold(key, 1), round))
+    parts = stragglers.parts(cohort, rng.fold(rng.fold(key, 1), number + 1))
     answers = trains if stragglers.used else trains & (parts == 1)
     return Participants(cohort, reached, trains, answers, parts)

@@ -214,7 +214,7 @@ class Program:
         def draw(inputs: Tree) -> None:
             ids, keys = inputs["ids"], rng.fold(inputs["keys"], p)
             where, how = (self.fed.train, ids, keys), (phase.epochs, size.batch, phase.steps)
-            drawn = plan(*where, *how, size, index, inputs.get("part"))
+            drawn = plan(*where, *how, size, index).first(inputs.get("part"))
             step_keys = torch.zeros((len(ids), size.steps), dtype=torch.int64, device=self.device)
             if p not in self.keyless:
                 step_keys = rng.fold(rng.fold(keys, -2).unsqueeze(-1), times)

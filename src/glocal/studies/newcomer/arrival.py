@@ -15,7 +15,7 @@ from torch import Tensor
 from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError, unknown
 from glocal.core.spec import parse_call
-from glocal.core.types import Batch, Carry, Downlink, Params, Tree
+from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.data.partition import column_of
 from glocal.data.split import Split, from_counts
@@ -23,9 +23,8 @@ from glocal.data.transforms import chosen
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Models
 from glocal.experiment.ensemble import own_names
-from glocal.nn.task import Task
-from glocal.slots.client import Local, Phase, Step
 from glocal.slots.method import Plan, Stage
+from glocal.slots.pretraining import by_itself
 from glocal.slots.sharing import size_by_part
 from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Training
@@ -207,23 +206,3 @@ def own_training(joint: Training, progress: Progress, epochs: int) -> Models:
             )
     trained: dict[str, Params] = tree.cat(each)
     return lambda ids: tree.row(trained, ids - newcomers[0])
-
-
-def by_itself(local: Local, held: frozenset[str], epochs: int) -> Local:
-    """``local`` for so many passes, with whatever belongs to ``held`` parameters kept still."""
-
-    def still(step: Step) -> Step:
-        def held_step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
-            return _put_back(step(task, down, carry, batch, key), carry, held)
-
-        return held_step
-
-    return local.replace(phases=tuple(Phase(p.name, epochs, still(p.step)) for p in local.phases))
-
-
-def _put_back(new: Tree, old: Tree, held: frozenset[str]) -> Tree:
-    """Leaves named after a held parameter, its weights and its momentum, as they were."""
-    return {
-        k: _put_back(v, old[k], held) if isinstance(v, dict) else old[k] if k in held else v
-        for k, v in new.items()
-    }
