@@ -143,11 +143,11 @@ def own_classes(*classes: int, clients: Clients) -> Transform:
         stay = [wanted[r] if k in theirs else ~wanted[r] for k, r in enumerate(rows)]
         after = list(rows)
         for to in (sorted(theirs), [k for k in range(K) if k not in theirs]):
-            dealt = torch.cat([rows[k][~stay[k]] for k in range(K) if k not in to])
-            keys = rng.fold(keyed(data.seed, "own-classes"), _drawn_by(data, dealt))
-            dealt = dealt[rng.bits(keys, 1).squeeze(-1).argsort()]
+            moved = torch.cat([rows[k][~stay[k]] for k in range(K) if k not in to])
+            keys = rng.fold(keyed(data.seed, "own-classes"), _drawn_by(data, moved))
+            moved = moved[rng.bits(keys, 1).squeeze(-1).argsort()]
             for i, k in enumerate(to):
-                after[k] = torch.cat([rows[k][stay[k]], dealt[i :: len(to)]])
+                after[k] = torch.cat([rows[k][stay[k]], moved[i :: len(to)]])
         counts = torch.tensor([len(r) for r in after])
         if not bool(counts.all()):
             empty = data.names[int((counts == 0).nonzero()[0])]
