@@ -133,8 +133,7 @@ def one_client(
             weight = torch.split(batches.weight[0, :count][real], sizes)
             for t, (chosen, w, step_key) in enumerate(zip(rows, weight, step_keys, strict=True)):
                 stage = f"{phase.name}, step {t}"
-                batch = {"x": fed.x[chosen], "y": fed.y_train[chosen], "weight": w}
-                carry = phase.step(task, down, carry, batch, step_key)
+                carry = phase.step(task, down, carry, fed.batch(chosen, w), step_key)
         stage = "finish"
         update, state, extra = local.finish(task, down, carry)
     except GlocalError:

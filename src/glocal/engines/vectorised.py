@@ -175,7 +175,7 @@ def _stepwise(cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
             stage[0] = f"{phase.name}, step {t}"
             active.set_aside(t)
             rows = active.rows[:, t]
-            batch = {"x": fed.x[rows], "y": fed.y_train[rows], "weight": active.weight[:, t]}
+            batch = fed.batch(rows, active.weight[:, t])
             active.advance(step(active.down, active.carry, batch, active.keys[:, t]), t)
         carry = active.all_clients()
     stage[0] = "finish"

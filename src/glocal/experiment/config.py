@@ -118,6 +118,12 @@ class Config:
     min_examples: int = setting(
         0, "Data", "Leave out the data's own clients with fewer examples, and name them.", least=0
     )
+    protected: tuple[str, ...] = setting(
+        (),
+        "Data",
+        "Columns of a table that are protected attributes (sex, origin), not features; may be "
+        "repeated.",
+    )
     chronological: bool | None = setting(
         None,
         "Data",

@@ -77,6 +77,7 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "low-rank": ("compression", "slots.compressors:low_rank"),
     "quantised": ("compression", "slots.compressors:quantised"),
     "top-k": ("compression", "slots.compressors:top_k"),
+    "adversary": ("auxiliary", "slots.adversary:adversary"),
     "aux-head": ("auxiliary", "slots.auxiliaries:aux_head"),
     "autoencoder": ("auxiliary", "slots.auxiliaries:autoencoder"),
     "jigsaw": ("auxiliary", "slots.self_supervised:jigsaw"),

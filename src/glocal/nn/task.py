@@ -97,6 +97,11 @@ class Task:
         """The number of trainable parameters, without a copy of them."""
         return sum(p.numel() for p in self.module.parameters() if p.requires_grad)
 
+    @property
+    def eval_module(self) -> nn.Module:
+        """The module in evaluation mode, for those who look into it."""
+        return self._eval_module
+
     def plain(self) -> Task:
         """The same task for one client at a time, where plain autograd costs less."""
         other = copy.copy(self)

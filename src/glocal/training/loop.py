@@ -180,7 +180,8 @@ class Training:
         """What a client's update takes in each stage when sent, and the private parameters."""
         methods, params = [stage.method for stage in self.plan.stages], self.task.params
         private = [size_by_part(params, m.shared_names(self.task))[1] for m in methods]
-        return [(m.message(self.task), n) for m, n in zip(methods, private, strict=True)]
+        schema = self.setting.schema
+        return [(m.message(self.task, schema), n) for m, n in zip(methods, private, strict=True)]
 
     @cached_property
     def gradients(self) -> list[Tensor]:
