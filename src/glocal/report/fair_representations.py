@@ -87,7 +87,7 @@ def draw(result: Result, path: Path) -> None:
     right.set_xticks(range(len(lams)), [f"{lam:g}" for lam in lams])
     label(left, "AUC of the better fresh adversary, %", "class accuracy, %", legend=True)
     label(right, "λ", f"AUC of adversaries against {_attributes(result)}, %", legend=True)
-    note = study_note(result, "numbers beside points: λ", "dotted: chance")
+    note = study_note(result, "numbers: λ; dotted: chance")
     save(figure, path, "What hiding protected attributes costs, and what stays", note)
 
 
