@@ -320,12 +320,6 @@ class Config:
                 raise GlocalError(
                     f"{each.name} must be an integer of {least} or more, not {value}."
                 )
-        if isinstance(self.jobs, str) and self.jobs != "ray":
-            raise GlocalError(f"jobs must be an integer of 0 or more, or ray, not {self.jobs!r}.")
-        if self.jobs == "ray" and self.engine == "ray":
-            raise GlocalError(
-                "jobs and engine cannot both take the cluster: leave one of them out."
-            )
         if self.sampled is not None and self.fraction != 1.0:
             raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
         if self.patience is not None and self.validate_every == 0:

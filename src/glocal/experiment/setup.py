@@ -233,6 +233,10 @@ def augmentation(given: str | Augment | None) -> Augment | None:
 
 def check_names(config: Config) -> None:
     """Refuse what is named and does not exist; nothing of this depends on the data."""
+    if isinstance(config.jobs, str) and config.jobs != "ray":
+        raise GlocalError(f"jobs must be an integer of 0 or more, or ray, not {config.jobs!r}.")
+    if config.jobs == config.engine == "ray":
+        raise GlocalError("jobs and engine cannot both take the cluster: leave one of them out.")
     attack(config.attack)
     techniques(config.adapt)
     if config.baseline != "none":
