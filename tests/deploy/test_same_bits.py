@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import glocal
 from deploy.federations import SETTINGS, Deployment, nine_clients
 from glocal.core import secret, tree
 from glocal.core.types import Tree
+from glocal.prediction.client_model import load_model
 from glocal.training import best_round
 from specs import EVERYBODY, OF_OTHER_DATA, SMALL
 
@@ -116,3 +118,10 @@ def test_some_methods_have_the_bits_of_a_simulation(spec: str, tmp_path: Path) -
 def test_rows_of_clients_alone_and_adapted_are_those_of_a_simulation(tmp_path: Path) -> None:
     given = {"baseline": "local(max_epochs=2)", "adapt": "fine-tune(max_epochs=2)", "rounds": 1}
     check("fedavg", tmp_path, **given)
+    first = load_model(tmp_path / "node1" / "models" / "1-3")
+    fed = nine_clients()
+    assert first.name == fed.names[3]
+    x, y = fed[3].test
+    correct = (first.predict(x) == y).double().mean()
+    rows = json.loads((tmp_path / "node1" / "result.json").read_text())["clients"]
+    assert rows[0]["adapted_accuracy"] == pytest.approx(float(correct))

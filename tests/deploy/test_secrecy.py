@@ -15,6 +15,7 @@ from glocal.core import tree, tree_bytes
 from glocal.core.types import Uplink
 from glocal.data.federation import Federation
 from glocal.deploy import wire
+from glocal.deploy.versions import Versions
 from glocal.engines import Sequential
 from glocal.slots.privacy import norm
 
@@ -112,6 +113,19 @@ def test_noise_of_clients_is_not_given_to_two_models(tmp_path: Path) -> None:
     again = wire.decode(deployed.nodes[node].answer(wire.encode(message)))
     assert set(again.facts["failed"].values()) == {"repeated"}
     assert again.trees == {}
+    states = deployed.nodes[node].states
+    assert not states.may_answer(next(iter(again.facts["failed"])), 1, "another request")
     same = wire.decode(deployed.nodes[node].answer(request))
     for (name, a), (_, b) in zip(tree.flatten(first.trees), tree.flatten(same.trees), strict=True):
         assert torch.equal(a, b), name
+
+
+def test_noise_of_a_round_that_is_long_gone_is_not_given_again(tmp_path: Path) -> None:
+    states = Versions(tmp_path)
+    assert states.may_answer("a", 1, "x")
+    for version in range(1, 9):
+        states.write("a", version, {"w": torch.zeros(1)}, [], {"request": str(version)})
+    assert states.may_answer("a", 8, "8")
+    assert not states.may_answer("a", 8, "other")
+    assert not states.may_answer("a", 1, "1")  # its file is gone, and what was answered with it
+    assert states.may_answer("a", 9, "other")

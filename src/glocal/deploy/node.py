@@ -150,8 +150,9 @@ class Node:
         failed = dict.fromkeys(asked.lost, LOST)
         used, works = [], []
         for place, name in zip(asked.ids.tolist(), asked.names, strict=True):
-            before = self.states.about(name, facts["round"] + 1).get("request")
-            if self._adds_noise(asked) and before not in (None, digest):
+            if self._adds_noise(asked) and not self.states.may_answer(
+                name, facts["round"] + 1, digest
+            ):
                 # Two answers with the same noise would show what is beneath it.
                 failed[name] = REPEATED
                 continue
@@ -300,12 +301,15 @@ class Node:
 
     def _own_secret(self) -> Tensor:
         if self.secret is None:
-            self.secret = kept_secret(self.folder)
+            self.secret = kept_secret(self.states.folder)
         return self.secret
 
 
 def kept_secret(folder: Path) -> Tensor:
-    """The node's own key, made once: an answer that is given again has the same noise."""
+    """The node's own key, made once: an answer that is given again has the same noise.
+
+    It is beside the states, which know what was answered: without them it must not be used.
+    """
     path = files.make_folder(folder) / "secret.safetensors"
     if not path.is_file():
         with suppress(FileExistsError):

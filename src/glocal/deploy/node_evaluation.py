@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import shutil
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from glocal.core import files
+from glocal.core import files, tree
 from glocal.core.types import Params, Tree
 from glocal.deploy.plan import DeployPlan
 from glocal.evaluation.client_tests import ClientTest
@@ -18,15 +21,20 @@ from glocal.evaluation.summary import client_table, summarise
 from glocal.evaluation.trials import Trial
 from glocal.experiment.adaptation import techniques
 from glocal.experiment.adaptation_report import adapt_clients, add_adapted
-from glocal.experiment.run import without_baseline
+from glocal.experiment.result_files import slug
+from glocal.experiment.run import described, without_baseline
 from glocal.experiment.runner import baseline_of, run_seed
 from glocal.experiment.setup import Setup
+from glocal.prediction.client_model import ClientModel
 from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.loop import Training
 from glocal.training.run_state import Progress
 
 FILE = "result.json"
 """In a node's folder: the rows of its clients."""
+
+MODELS = "models"
+"""In a node's folder: the model of each client, for ``glocal predict``."""
 
 
 def rows(
@@ -53,21 +61,38 @@ def rows(
     trials = [Trial(fed, outcome, baseline)]
     tests = {"": ClientTest.of(trials[0], config.same)}
     table = client_table(trials, config.same)
+    given = partial(_chosen, training, models)
+    used = given(torch.arange(len(fed), device=fed.x.device))
     if config.adapt is not None:
         where = (task, fed, engine, techniques(config.adapt))
-        given = partial(_chosen, training, models)
         # Fisher information stays where it is computed.
-        adapted = adapt_clients(*where, given, setup.seed, private=True)
+        adapted = adapt_clients(*where, given, setup.seed, private=True, keep=True)
+        used = adapted.models or used
         changed = replace(trials[0], outcome=adapted.outcome)
         tests["adapted_"] = ClientTest.of(changed, config.same)
         add_adapted(table, summarise(table, trials), trials, [adapted], config.same)
     if config.baseline == "none":
         without_baseline(table, {})
         tests = {}
+    save_models(plan, setup, used, folder / MODELS)
     return [
         {"row": _plain(row), "tests": {name: asdict(each[k]) for name, each in tests.items()}}
         for k, row in enumerate(table)
     ]
+
+
+def save_models(plan: DeployPlan, setup: Setup, models: Params, folder: Path) -> None:
+    """The model that each client has now, as a folder of its own, which needs no other file."""
+    about = described(setup, setup.fed, plan.method)
+    for k, name in enumerate(setup.fed.names):
+        module = copy.deepcopy(setup.task.module).cpu()
+        module.load_state_dict(tree.to(tree.row(models, k), "cpu"), strict=False)
+        model = ClientModel(
+            name, module.eval(), replace(about, client=name), plan.schema.preprocessing
+        )
+        place = folder / f"{k + 1}-{slug(name)}"
+        shutil.rmtree(place, ignore_errors=True)  # of an evaluation that was interrupted
+        model.save(place)
 
 
 def _chosen(training: Training, models: Any, ids: Tensor) -> Params:

@@ -269,6 +269,12 @@ def _refusals(plan: DeployPlan) -> list[str]:
             "noise that is drawn from the plan's seed could be taken off by anyone who has the "
             "plan: leave public_noise out of it."
         )
+    fitted = plan.schema.preprocessing
+    if fitted is not None and fitted.clients is not None:
+        found.append(
+            "statistics of each client by itself cannot be in a plan that all of them read: use "
+            'preprocessing = "federated".'
+        )
     if config.repeats != 1:
         found.append("a deployment trains once: leave repeats out of the plan.")
     if config.tune:

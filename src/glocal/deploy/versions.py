@@ -30,10 +30,17 @@ class Versions:
         found = self._of(client).numbered(version)
         return None if found is None else found.trees["state"]
 
-    def about(self, client: str, version: int) -> dict[str, Any]:
-        """What was noted with a version; nothing where there is none."""
-        found = self._of(client).numbered(version)
-        return {} if found is None else found.facts
+    def may_answer(self, client: str, version: int, request: str) -> bool:
+        """Whether no other request was answered with this version, as far as is known.
+
+        Of a version that is older than the newest and gone, that is not known.
+        """
+        files = self._of(client)
+        found = files.numbered(version)
+        if found is not None:
+            return bool(found.facts.get("request") == request)
+        newest = files.newest()
+        return newest is None or newest.number < version
 
     def write(
         self,

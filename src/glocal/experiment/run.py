@@ -258,12 +258,12 @@ def assembled(
         alone_losses=alone.losses
         or tuple(repeat.val_loss for repeat in baseline if repeat.val_loss is not None),
         template=setup.task.module,
-        description=_described(setup, fed, name),
+        description=described(setup, fed, name),
         preprocessing=fed.preprocessing,
     )
 
 
-def _described(setup: Setup, fed: Federation, method: str) -> Description:
+def described(setup: Setup, fed: Federation, method: str) -> Description:
     """What the models of a run are."""
     given = setup.config.model
     own = is_own(given) or not isinstance(given, str)
