@@ -25,6 +25,7 @@ def test_rows_are_prepared_with_the_plans_statistics(plan: DeployPlan, tmp_path:
     fed = own_rows(plan, tmp_path / "clinic-a.csv", "clinic-a")
     plan.schema.check(fed)
     assert fed.names == ("clinic-a",)
+    assert fed.numbered([2]).describe["labels"] == {"ill": 0, "well": 1}
     assert plan.schema.preprocessing is not None
     ages = [float(line.split(",")[0]) for line in _lines(tmp_path / "clinic-a.csv")]
     column = next(c for c in plan.schema.preprocessing.columns if c.name == "age")

@@ -115,7 +115,8 @@ def _as_planned(plan: DeployPlan, fed: Federation) -> Federation:
     schema, about = plan.schema, dict(fed.describe)
     if schema.label_words is not None:
         about["labels"] = dict(schema.label_words)
-    fed = replace(fed, describe=about, preprocessing=schema.preprocessing)
+    unsplit = None if fed.unsplit is None else replace(fed.unsplit, describe=about)
+    fed = replace(fed, describe=about, preprocessing=schema.preprocessing, unsplit=unsplit)
     if schema.target.classes:
         return fed
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from glocal.core import files
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
+from glocal.deploy import node_evaluation
 from glocal.deploy.node_data import own_rows, part_of_plan
 from glocal.deploy.plan import DeployPlan
 
@@ -48,7 +49,8 @@ class NodeFolder:
         self.socket = path / "socket"
         self.home = path / "node"
         self.audit_file = path / "audit.jsonl"
-        self.result_file = self.home / "result.json"
+        self.result_file = self.home / node_evaluation.FILE
+        self.models = self.home / node_evaluation.MODELS
         self.flower_home = path / "flower"
         self.logs = path / "logs"
 

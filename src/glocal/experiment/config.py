@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from glocal.core import validation
-from glocal.core.errors import GlocalError, shown
+from glocal.experiment.config_checks import check
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -303,35 +303,7 @@ class Config:
     )
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, int) and not 0 <= self.seed < validation.LARGEST:
-            raise GlocalError(
-                f"seed must be an integer from 0 to 2^63 − 1, not {shown(self.seed)}."
-            )
-        if not (self.public is None or (isinstance(self.public, tuple) and len(self.public) == 2)):
-            raise GlocalError(
-                "public must be two things, inputs and a label for each, as in public=(x, y), not "
-                f"{shown(self.public)}."
-            )
-        for name, kind in kinds().items():
-            validation.check(name, getattr(self, name), kind)
-        for each in dataclasses.fields(self):
-            least, value = each.metadata["least"], getattr(self, each.name)
-            if least is not None and isinstance(value, int | float) and value < least:
-                raise GlocalError(
-                    f"{each.name} must be an integer of {least} or more, not {value}."
-                )
-        if isinstance(self.jobs, str) and self.jobs != "ray":
-            raise GlocalError(f"jobs must be an integer of 0 or more, or ray, not {self.jobs!r}.")
-        if self.sampled is not None and self.fraction != 1.0:
-            raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
-        if self.patience is not None and self.validate_every == 0:
-            raise GlocalError(
-                "patience counts evaluations on validation data, and validate_every=0 has none on "
-                "the way: leave it out, or give the rounds from one to the next."
-            )
-        from glocal.experiment import setup  # which needs torch, and the options need not wait
-
-        setup.check_names(self)
+        check(self, kinds())
 
     def federation(self, *, announced: bool = True) -> Federation:
         """The clients' data; what became of a table's columns is said if ``announced``."""

@@ -154,10 +154,10 @@ def masked_tokens(
                 "masked-tokens predicts tokens, and inputs are numbers here: use autoencoder, or "
                 "for images rotation or jigsaw."
             )
-        if not dims.vocabulary:
+        if dims.vocabulary < 2:
             raise GlocalError(
-                "masked-tokens needs a model with an nn.Embedding of its tokens, which this one "
-                "lacks: use aux-head."
+                "masked-tokens needs a model with an nn.Embedding of two tokens or more, which "
+                "this one lacks: use aux-head."
             )
         if not hidden and not _by_position(dims):
             raise GlocalError(
@@ -169,7 +169,8 @@ def masked_tokens(
         x = batch["x"]
         drawn_at = rng.uniform(rng.fold(key, 0), tuple(x.shape)) < share
         replaced = drawn_at & (x != PAD)  # padding is no token to predict
-        drawn = rng.randint(rng.fold(key, 1), dims.vocabulary, tuple(x.shape)).to(x.dtype)
+        words = dims.vocabulary - 1  # all but the token of padding, which comes first
+        drawn = 1 + rng.randint(rng.fold(key, 1), words, tuple(x.shape)).to(x.dtype)
         return {**batch, "x": torch.where(replaced, drawn, x), "made": x, "replaced": replaced}
 
     def init(key: Tensor, dims: Dimensions) -> Params:

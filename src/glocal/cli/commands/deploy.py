@@ -95,6 +95,7 @@ def join(
     join.run(application.folder, _say, patience)
     found = status.result(application.folder.result_file, application.plan)
     report.deployment.show_result(found)
+    typer.echo(f"Your models, for glocal predict, are in {application.folder.models}.")
 
 
 @app.command()
