@@ -16,7 +16,14 @@ from torch.func import vmap
 from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.types import Carry, Downlink, Params, Tree, Uplink
-from glocal.engines.base import WASTE, CohortRound, PerExample, Workload, padded_rows
+from glocal.engines.base import (
+    WASTE,
+    CohortRound,
+    PerExample,
+    Workload,
+    joined,
+    padded_rows,
+)
 from glocal.engines.batching import Batches, plan
 from glocal.engines.compiled import Programs, pays
 from glocal.engines.evaluation import BatchedEvaluation, eval_rows
@@ -72,17 +79,8 @@ class Vectorised:
         size, clients = self.chunk or _chunk(cohort), len(cohort.ids)
         if clients <= size:
             return self._round(cohort)
-        parts = [self._round(cohort.subset(slice(a, a + size))) for a in range(0, clients, size)]
-        sent = [uplink for uplink, _ in parts]
-        losses = [uplink.loss for uplink in sent if uplink.loss is not None]
-        uplink = Uplink(
-            ids=cohort.ids,
-            n=torch.cat([u.n for u in sent]),
-            update=tree.cat([u.update for u in sent]),
-            loss=torch.cat(losses) if losses else None,
-            extra=tree.cat([u.extra for u in sent]),
-        )
-        return uplink, tree.cat([states for _, states in parts])
+        starts = range(0, clients, size)
+        return joined([self._round(cohort.subset(slice(a, a + size))) for a in starts])
 
     def _round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         stage = ["start"]

@@ -163,14 +163,15 @@ def outcomes(
         model, names = pick(task, fed, engine, models(ids), ids)
         chosen += names
         rows, real = padded_rows(fed.test, ids)
-        logits = engine.evaluate(task.example_logits, model, fed.x, fed.y, rows)["logits"].cpu()
+        some = task.of_clients(ids)
+        logits = engine.evaluate(some.example_logits, model, fed.x, fed.y, rows)["logits"].cpu()
         y, counted = fed.y[rows].cpu(), real.cpu()
         for i in range(len(ids)):
             recorder.add(logits[i][counted[i]], y[i][counted[i]])
         if pool:
             shared = pooled.expand(len(ids), -1)
             pools.append(
-                engine.evaluate(task.example_metrics, model, fed.x, fed.y, shared)["correct"].cpu()
+                engine.evaluate(some.example_metrics, model, fed.x, fed.y, shared)["correct"].cpu()
             )
     return recorder.outcome(torch.cat(pools) if pool else None, chosen)
 
@@ -213,6 +214,7 @@ def scored(
 ) -> Scores:
     """The scores of each stacked model on its client's part of a split."""
     rows, real = padded_rows(split, ids)
+    task = task.of_clients(ids)
     if of_task(task).name == "accuracy":
         marks = engine.evaluate(task.example_metrics, models, fed.x, fed.y, rows)
         n = real.sum(1)
@@ -294,6 +296,7 @@ def _training_loss(
         found = engine.evaluate(task.example_metrics, models, fed.x, fed.y_train, rows)
         return _by_client(training, found["loss"][0])
     rows, real = padded_rows(training, ids)
+    task = task.of_clients(ids)
     found = engine.evaluate(task.example_metrics, models, fed.x, fed.y_train, rows)
     return (found["loss"] * real).sum(1) / real.sum(1)
 

@@ -126,11 +126,18 @@ class Config:
     min_examples: int = setting(
         0, "Data", "Leave out the data's own clients with fewer examples, and name them.", least=0
     )
-    model: str | Module | Callable[[], Module] = setting(
+    model: str | Module | Callable[[], Module] | Mapping[str, Any] = setting(
         "mlp",
         "Training",
         "A model such as mlp, 'mlp(200,200)', lenet, cnn, resnet10; or your own, as net.py:Name "
-        "('glocal methods' lists all).",
+        "('glocal methods' lists all). Clients may have different ones, as in 'small=mlp(32,16) | "
+        "large=mlp(128,16)'.",
+    )
+    assign: str | Mapping[str, str] = setting(
+        "turns",
+        "Training",
+        "Which client has which of several models: turns, size (clients with few examples have the "
+        "first), or names and patterns, as in 'ward*=small, *=large'.",
     )
     init: str | Path | Mapping[str, Tensor] | None = setting(
         None, "Training", "Start from the weights in this .safetensors file."

@@ -22,17 +22,17 @@ from glocal.engines.batching import PlanSize
 from glocal.engines.gradients import gradients
 from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
 from glocal.evaluation.evaluate import Models
+from glocal.nn.architectures import Architectures
 from glocal.nn.task import Task
 from glocal.slots.client import Local
 from glocal.slots.compression import MessageSize
 from glocal.slots.method import Method, Plan
 from glocal.slots.server_half import whole_model
-from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
 from glocal.training import best_round, evaluated_rounds
 from glocal.training.attacks import Adversary
 from glocal.training.client_state.placement import Storage
-from glocal.training.client_state.store import ClientStore, FirstStates
+from glocal.training.client_state.store import ClientStore, FirstByGroup, FirstStates
 from glocal.training.divergence import check_policy, screen
 from glocal.training.run_state import Decision, Progress
 from glocal.training.sampling import Sampler
@@ -140,8 +140,8 @@ class Training:
     @cached_property
     def sizes(self) -> list[tuple[MessageSize, int]]:
         """What a client's update takes in each stage when sent, and the private parameters."""
-        methods, params = [stage.method for stage in self.plan.stages], self.task.params
-        private = [size_by_part(params, m.shared_names(self.task))[1] for m in methods]
+        methods, task = [stage.method for stage in self.plan.stages], self.task
+        private = [task.sent_at_first(m.shared_names(task)) for m in methods]
         return [(m.message(self.task), n) for m, n in zip(methods, private, strict=True)]
 
     @cached_property
@@ -335,13 +335,18 @@ class Training:
         progress.server = {**begun, "privacy": progress.server["privacy"]}  # spent is spent
         progress.clients = self.store(progress)
 
-    def make(self, progress: Progress, local: Local) -> FirstStates:
+    def make(self, progress: Progress, local: Local) -> FirstStates | FirstByGroup:
         """How a client makes its state when it first takes part in this stage."""
-        params = whole_model(self.task, progress.server)
-        return FirstStates(
-            init=lambda key: local.init(self.task, params, key),
-            key=partial(self.key, INIT, progress.stage),
-        )
+        key = partial(self.key, INIT, progress.stage)
+
+        def first(task: Task, params: Params) -> FirstStates:
+            return FirstStates(init=lambda key: local.init(task, params, key), key=key)
+
+        if isinstance(self.task, Architectures):
+            shared, parts = progress.server["params"], self.task.parts
+            own = tuple(first(part, {**part.params, **shared}) for part in parts)
+            return FirstByGroup(own, self.task.of_client)
+        return first(self.task, whole_model(self.task, progress.server))
 
     def models(self, progress: Progress) -> Models:
         """Every client's candidates, as the run stands."""

@@ -15,6 +15,7 @@ from torch import nn
 from glocal.core import validation
 from glocal.core.errors import GlocalError
 from glocal.nn.models.cnn import cnn, lenet
+from glocal.nn.models.headed import headed
 from glocal.nn.models.lstm import char_lstm, word_lstm
 from glocal.nn.models.mlp import logistic, mlp
 from glocal.nn.models.mobilenet import mobilenet
@@ -24,6 +25,7 @@ from glocal.nn.models.vgg import vgg
 REGISTRY: dict[str, Callable[..., nn.Module]] = {
     "char-lstm": char_lstm,
     "cnn": cnn,
+    "headed": headed,
     "lenet": lenet,
     "logistic": logistic,
     "mlp": mlp,

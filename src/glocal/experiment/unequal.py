@@ -1,0 +1,135 @@
+"""Clients with different models: which there are, and who has which.
+
+``model="small=mlp(32) | large=mlp(128, 64)"`` names two models, as ``model={"small": …, "large":
+…}`` does in Python, where each may also be a module or a function that returns one. ``assign`` says
+who has which (:func:`assigned`).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.spec import split_at
+from glocal.data.federation import Federation
+from glocal.experiment.adaptation import Technique
+from glocal.experiment.modules import Built
+from glocal.nn.architectures import Architectures, packed
+from glocal.nn.task import Task
+
+_NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)\s*=\s*(.+)", re.DOTALL)
+
+ADAPTATIONS = ("fine-tune", "distill")
+"""The techniques that do not need the same layers of all clients."""
+
+
+def models_of(given: object) -> dict[str, Any]:
+    """The models by name; one that is given without a name is called by what it is."""
+    if isinstance(given, Mapping):
+        if not given or not all(isinstance(name, str) and name for name in given):
+            raise GlocalError(
+                "model must have a name for each model, as in model={'small': 'mlp(32)', "
+                "'large': 'mlp(128)'}."
+            )
+        return dict(given)
+    if not isinstance(given, str) or "|" not in given:
+        return {str(given): given}
+    models: dict[str, Any] = {}
+    for part in split_at(given, "|"):
+        named = _NAMED.fullmatch(part)
+        name, spec = (named[1], named[2]) if named else (part, part)
+        if name in models:
+            raise GlocalError(
+                f"two models are called {shown(name)}: give them names, as in 'a=mlp(32) | "
+                "b=mlp(32)'."
+            )
+        models[name] = spec
+    return models
+
+
+def written(given: object, built: Mapping[str, Built]) -> str:
+    """The models as a run's record has them."""
+    if isinstance(given, str):
+        return given
+    if len(built) == 1:
+        return next(iter(built.values())).name
+    return " | ".join(f"{name}={each.name}" for name, each in built.items())
+
+
+def check_init(built: Mapping[str, Built]) -> None:
+    """Refuse weights to start from where there are several models."""
+    if len(built) > 1:
+        raise GlocalError(
+            "init= has the weights of one model, and clients have different ones: leave it out."
+        )
+
+
+def task(
+    built: Mapping[str, Built], assign: object, fed: Federation, how: Mapping[str, Any]
+) -> Architectures:
+    """The task of clients that have these models."""
+    of_client = torch.tensor(assigned(assign, list(built), fed))
+    modules = {name: each.module for name, each in built.items()}
+    return packed(modules, of_client, how, {name: each.fresh for name, each in built.items()})
+
+
+def assigned(assign: object, models: Sequence[str], fed: Federation) -> list[int]:
+    """The number of each client's model.
+
+    ``turns``: the first client has the first model, the next one the second, and so on, again and
+    again. ``size``: clients in the order of their examples, cut into equal parts, so that those
+    with fewest have the first model. Else, who has which: ``"ward*=small, north=large"``, or a
+    mapping of the same; the first name or pattern that fits counts.
+    """
+    clients, count = len(fed), len(models)
+    if assign == "turns":
+        return [i % count for i in range(clients)]
+    if assign == "size":
+        splits = (fed.train, fed.val, fed.test)
+        examples = sum(split.counts().cpu() for split in splits)  # in all folds the same
+        place = torch.argsort(torch.argsort(torch.as_tensor(examples), stable=True))
+        return [int(p) * count // clients for p in place]
+    rules = _rules(assign)
+    for model in rules.values():
+        if model not in models:
+            raise unknown("model", str(model), models)
+    numbers = []
+    for name in fed.names:
+        fitting = [m for rule, m in rules.items() if fnmatch.fnmatchcase(str(name), rule)]
+        if not fitting:
+            raise GlocalError(
+                f"assign says of no model that client {name} has it: add it, as in '{name}="
+                f"{models[0]}', or '*={models[0]}' for all others."
+            )
+        numbers.append(models.index(fitting[0]))
+    return numbers
+
+
+def _rules(assign: object) -> dict[str, str]:
+    if isinstance(assign, Mapping):
+        return {str(rule): model for rule, model in assign.items()}
+    rules: dict[str, str] = {}
+    for part in str(assign).split(","):
+        rule, equals, model = (piece.strip() for piece in part.partition("="))
+        if not (rule and equals and model):
+            raise GlocalError(
+                f"assign={shown(assign)} does not say who has which model: write turns, size, or "
+                "'ward*=small, *=large'."
+            )
+        rules[rule] = model
+    return rules
+
+
+def check_techniques(task: Task, wanted: Sequence[Technique]) -> None:
+    """Refuse what needs the same layers of all clients, where these have different models."""
+    for technique in wanted:
+        if isinstance(task, Architectures) and technique.name not in ADAPTATIONS:
+            raise GlocalError(
+                f"{technique.name} needs the same layers of all clients, and they have different "
+                f"models: use {' or '.join(ADAPTATIONS)}."
+            )
