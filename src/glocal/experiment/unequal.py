@@ -10,17 +10,24 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.own_code import is_own
 from glocal.core.spec import split_at
+from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.experiment.adaptation import Technique
 from glocal.experiment.modules import Built
-from glocal.nn.architectures import Architectures, packed
+from glocal.nn.architectures import Architectures, Packed, packed
 from glocal.nn.task import Task
+from glocal.prediction.description import Description
+
+if TYPE_CHECKING:
+    from glocal.experiment.repeat import Trained
 
 _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)\s*=\s*(.+)", re.DOTALL)
 
@@ -123,6 +130,60 @@ def _rules(assign: object) -> dict[str, str]:
             )
         rules[rule] = model
     return rules
+
+
+@dataclass(frozen=True)
+class ClientArchitectures:
+    """Who has which architecture, and what it is: for models in use and in files."""
+
+    task: Architectures
+    given: Mapping[str, Any]
+    """What was given for each model: its name and settings, or an object."""
+
+    @classmethod
+    def of(cls, task: Task, model: object) -> ClientArchitectures | None:
+        """None where all clients have the same."""
+        return cls(task, models_of(model)) if isinstance(task, Architectures) else None
+
+    def part(self, client: int) -> Packed:
+        """The task of a client, by its number."""
+        return self.task.parts[int(self.task.of_client[client])]
+
+    def weights(self, params: Params, client: int) -> Params:
+        """The parameters of a client's module."""
+        return self.part(client).layout.unpack(params)
+
+    def described(self, about: Description, client: int) -> Description:
+        """What a client's model is."""
+        part = self.part(client)
+        return replace(about, **self._about(part))
+
+    def _about(self, part: Packed) -> dict[str, Any]:
+        given = self.given[part.name]
+        own = is_own(given) or not isinstance(given, str)
+        text = given if isinstance(given, str) else f"{part.name}, given in Python"
+        return {"architecture": text, "own": own}
+
+    def to_json(self) -> dict[str, Any]:
+        """Who has which, and how its parameters are packed."""
+        models = [
+            {"name": part.name, **self._about(part), **part.layout.to_json()}
+            for part in self.task.parts
+        ]
+        return {"models": models, "of_client": self.task.of_client.tolist()}
+
+    def figures(self, trained: Trained | None) -> dict[str, Any]:
+        """Of each model: its clients, its parameters, and how many are shared in the end."""
+        shared: frozenset[str] = frozenset()  # clients alone share nothing
+        if trained is not None:
+            shared = trained.training.method(trained.progress).shared_names(self.task)
+        count = self.task.of_client.bincount(minlength=len(self.task.parts)).tolist()
+        ours = sum(self.task.params[name].numel() for name in shared)
+        models = [
+            {"model": p.name, "clients": n, "parameters": p.parameters, "shared": ours}
+            for p, n in zip(self.task.parts, count, strict=True)
+        ]
+        return {"models": models, "parameters": max(m["parameters"] for m in models)}
 
 
 def check_techniques(task: Task, wanted: Sequence[Technique]) -> None:

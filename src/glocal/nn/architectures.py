@@ -56,6 +56,17 @@ class Layout:
         own = {name: p.view(s) for name, p, s in zip(self.packed, pieces[:-1], shapes, strict=True)}
         return {**{name: leaf for name, leaf in params.items() if name != OWN}, **own}
 
+    def to_json(self) -> dict[str, Any]:
+        """As text can hold it."""
+        packed = {name: list(shape) for name, shape in self.packed.items()}
+        return {"alike": list(self.alike), "packed": packed, "length": self.length}
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> Layout:
+        """The inverse of :meth:`to_json`."""
+        packed = {str(name): tuple(map(int, shape)) for name, shape in facts["packed"].items()}
+        return cls(tuple(map(str, facts["alike"])), packed, int(facts["length"]))
+
 
 def layouts(shapes: Sequence[Mapping[str, tuple[int, ...]]]) -> list[Layout]:
     """How architectures with parameters of these shapes are packed."""
@@ -88,20 +99,17 @@ class Packed(Task):
     @property
     def size(self) -> int:
         """The numbers that a client's model takes here, with the zeros at the end."""
-        packed = sum(torch.Size(shape).numel() for shape in self.layout.packed.values())
-        return self.parameters - packed + self.layout.length
+        return self.parameters - self.packed + self.layout.length
+
+    @property
+    def packed(self) -> int:
+        """How many parameters are packed."""
+        return sum(torch.Size(shape).numel() for shape in self.layout.packed.values())
 
     @property
     def parameters(self) -> int:
         """The module's own, without zeros."""
         return sum(p.numel() for p in self.module.parameters() if p.requires_grad)
-
-    def filled(self, params: Params) -> nn.Module:
-        """The module with these parameters, on the host, for evaluation."""
-        module = copy.deepcopy(self.module).cpu()
-        weights = {k: v.detach().cpu() for k, v in self.layout.unpack(params).items()}
-        module.load_state_dict(weights, strict=False)  # buffers stay as they are
-        return module.eval()
 
 
 class _Unpacking:
@@ -200,14 +208,12 @@ class Architectures(Task):
         """None: a client builds its private layers itself, as nobody else knows them."""
         return 0
 
-    def shares(self, shared: frozenset[str]) -> list[dict[str, Any]]:
-        """Of each architecture: its clients, its parameters, and how many of them are shared."""
-        count = self.of_client.bincount(minlength=len(self.parts)).tolist()
-        ours = sum(self.params[name].numel() for name in shared)
-        return [
-            {"model": p.name, "clients": n, "parameters": p.parameters, "shared": ours}
-            for p, n in zip(self.parts, count, strict=True)
-        ]
+    def sent_by(self, clients: int, names: set[str]) -> int:
+        """The parameters of these names that all clients have together, without zeros."""
+        others = [leaf.numel() for name, leaf in self.params.items() if name not in names]
+        each = torch.tensor([part.parameters for part in self.parts])[self.of_client] - sum(others)
+        packed = torch.tensor([part.packed for part in self.parts])[self.of_client]
+        return int((each if OWN in names else each - packed).sum())
 
     @staticmethod
     def _shape(part: Packed, name: str) -> str:

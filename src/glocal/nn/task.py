@@ -136,7 +136,11 @@ class Task:
 
     def sent_at_first(self, shared: frozenset[str]) -> int:
         """Private parameters that a client receives when it first takes part."""
-        return sum(leaf.numel() for name, leaf in self.params.items() if name not in shared)
+        return self.sent_by(1, set(self.names) - shared)
+
+    def sent_by(self, clients: int, names: set[str]) -> int:
+        """The parameters of these names that so many clients have together: all that there are."""
+        return clients * sum(leaf.numel() for name, leaf in self.params.items() if name in names)
 
     def twin(self) -> Task:
         """The same task with modules of its own."""

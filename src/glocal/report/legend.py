@@ -27,7 +27,7 @@ def legend(runs: Mapping[str, Run]) -> list[str]:
     lower = " (lower is better)" if unit.lower else ""
     lines = [
         f"{len(clients)} clients, {sum(clients['n_train'])} training examples, "
-        f"{summary['parameters']:,} parameters" + (f", {repeats} repeats." if repeats > 1 else "."),
+        f"{_parameters(summary)}" + (f", {repeats} repeats." if repeats > 1 else "."),
         f"{unit.name[0].upper()}{unit.name[1:]}{lower}: each client's model on {where}; means over "
         f"clients. {_what_is_above(summaries)}"
         f"Sent: parameters communicated, to and from all sampled clients together{_in_bytes(runs)}."
@@ -41,7 +41,28 @@ def legend(runs: Mapping[str, Run]) -> list[str]:
         lines.append(_what_is_kept(runs))
     if any("new_test" in s for s in summaries):
         lines.append("New test: all clients' logits averaged, on everybody's test examples.")
+    lines += [_what_is_shared(name, run) for name, run in runs.items() if "models" in run.summary]
     return [*lines, *_about_constants(runs, unit), *_without_value(clients, unit)]
+
+
+def _parameters(summary: Mapping[str, Any]) -> str:
+    """How large the model is; where clients have different ones, each of them."""
+    if "models" not in summary:
+        return f"{summary['parameters']:,} parameters"
+    each = [
+        f"{m['model']} ({plural(m['clients'], 'client')}, {m['parameters']:,} parameters)"
+        for m in summary["models"]
+    ]
+    return f"models {', '.join(each)}"
+
+
+def _what_is_shared(name: str, run: Run) -> str:
+    """Which share of each model is communicated."""
+    models = run.summary["models"]
+    if not models[0]["shared"]:
+        return f"Shared with {name}: nothing."
+    each = [f"{100 * m['shared'] / m['parameters']:.1f} % of {m['model']}" for m in models]
+    return f"Shared with {name}: {models[0]['shared']:,} parameters, {', '.join(each)}."
 
 
 def any_compressed(runs: Mapping[str, Run]) -> bool:
