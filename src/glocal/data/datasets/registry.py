@@ -21,6 +21,7 @@ from glocal.data.datasets import Source
 from glocal.data.datasets.formats import CIFAR_BINARY, CIFAR_PICKLED, CIFAR_PNG, IDX
 from glocal.data.datasets.image_dataset import ImageSet, source
 from glocal.data.datasets.packages import Package
+from glocal.data.datasets.questions import digits_questions
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -148,6 +149,7 @@ def _from_package(data: ImageSet) -> str:
 
 SOURCES: dict[str, Entry] = {
     "digits": Entry(digits, "as scikit-learn", "scikit-learn"),
+    "digits-questions": Entry(digits_questions, "as scikit-learn", "scikit-learn, generated"),
     # As Keras' documentation states it; the packages state nothing about the data.
     "mnist": Entry(mnist, "CC BY-SA 3.0", _from_package(MNIST)),
     "fashion-mnist": Entry(fashion_mnist, "MIT", _from_package(FASHION_MNIST)),

@@ -16,6 +16,7 @@ from glocal.core import validation
 from glocal.core.errors import GlocalError
 from glocal.nn.models.cnn import cnn, lenet
 from glocal.nn.models.headed import headed
+from glocal.nn.models.image_question import image_question
 from glocal.nn.models.lstm import char_lstm, word_lstm
 from glocal.nn.models.mlp import logistic, mlp
 from glocal.nn.models.mobilenet import mobilenet
@@ -26,6 +27,7 @@ REGISTRY: dict[str, Callable[..., nn.Module]] = {
     "char-lstm": char_lstm,
     "cnn": cnn,
     "headed": headed,
+    "image-question": image_question,
     "lenet": lenet,
     "logistic": logistic,
     "mlp": mlp,
