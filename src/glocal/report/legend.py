@@ -41,7 +41,7 @@ def legend(runs: Mapping[str, Run]) -> list[str]:
         lines.append(_what_is_kept(runs))
     if any("new_test" in s for s in summaries):
         lines.append("New test: all clients' logits averaged, on everybody's test examples.")
-    lines += [_what_is_shared(name, run) for name, run in runs.items() if "models" in run.summary]
+    lines += [line for name, run in runs.items() for line in _what_is_shared(name, run)]
     return [*lines, *_about_constants(runs, unit), *_without_value(clients, unit)]
 
 
@@ -56,13 +56,12 @@ def _parameters(summary: Mapping[str, Any]) -> str:
     return f"models {', '.join(each)}"
 
 
-def _what_is_shared(name: str, run: Run) -> str:
-    """Which share of each model is communicated."""
-    models = run.summary["models"]
-    if not models[0]["shared"]:
-        return f"Shared with {name}: nothing."
+def _what_is_shared(name: str, run: Run) -> list[str]:
+    """Where clients have different models: which share of each is communicated, if any."""
+    models = [m for m in run.summary.get("models", ()) if m["shared"]]
     each = [f"{100 * m['shared'] / m['parameters']:.1f} % of {m['model']}" for m in models]
-    return f"Shared with {name}: {models[0]['shared']:,} parameters, {', '.join(each)}."
+    total = f"{models[0]['shared']:,} parameters" if models else ""
+    return [f"Shared with {name}: {total}, {', '.join(each)}."] if models else []
 
 
 def any_compressed(runs: Mapping[str, Run]) -> bool:
