@@ -21,9 +21,9 @@ MODELS = {
     "image": "image-question(only=image)",
     "question": "image-question(only=question)",
 }
-METHOD = "lg-fedavg(shared=fusion, warmup=0, lr=0.3)"
-ALONE = "local(lr=0.3, max_epochs=80, patience=20)"
-ROUNDS, REPEATS = 40, 3
+METHOD = "lg-fedavg(shared=fusion, warmup=0, lr=0.3, batch_size=20)"
+ALONE = "local(lr=0.3, batch_size=20, max_epochs=60, patience=20)"
+ROUNDS, REPEATS = 30, 3
 KINDS = ("both", "image", "question")
 
 
@@ -44,7 +44,8 @@ def main() -> None:
     """Train the three federations and print what came of each kind of client."""
     torch.set_num_threads(1)
     print(f"{METHOD}, {ROUNDS} rounds, {REPEATS} repeats; alone: {ALONE}\n")
-    print("clients with  encoders  alone %  federation %  better off  worse off  undecided")
+    head = "clients with  encoders  alone %  federation %  better off  worse off  undecided"
+    print(head, flush=True)
     found: dict[str, list[dict[str, Any]]] = {}
     for given in KINDS:
         result = run(given)
@@ -54,9 +55,8 @@ def main() -> None:
             counts = [verdicts.count(v) for v in ("better off", "worse off", "undecided")]
             encoders = given if kind == "both" else kind
             figures = f"{mean(rows, 'local_accuracy'):7.1f}  {mean(rows, 'accuracy'):12.1f}"
-            print(
-                f"{kind:12}  {encoders:8}  {figures}  {counts[0]:10}  {counts[1]:9}  {counts[2]:9}"
-            )
+            line = f"{kind:12}  {encoders:8}  {figures}"
+            print(f"{line}  {counts[0]:10}  {counts[1]:9}  {counts[2]:9}", flush=True)
             found.setdefault(f"{kind} {encoders}", rows)
         if given == "both":
             models = result.summary["models"]
