@@ -59,6 +59,8 @@ class Case:
         small = "--clients 30 --partition iid --model mlp(16) --rounds 6 --sampled 4 --seed 3"
         options = f"{small} --jobs 1 --checkpoint-every 1 --engine {self.engine} --out {out}"
         options += f" --states {states} {self.more}"
+        if "dp(" in self.method:  # two runs with secrets of their own would not be the same
+            options += " --public-noise"
         return ["run", self.method, "--baseline", "local(lr=0.1,max_epochs=3)", *options.split()]
 
 
@@ -217,9 +219,9 @@ def dying(where: str, nth: int) -> Callable[[], None]:
         def die() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
-        from glocal.training import checkpoint_files as vault
+        from glocal.core import tree_bytes
 
-        fsync, replace, write, raw = os.fsync, Path.replace, vault._write, vault.raw
+        fsync, replace, parts, raw = os.fsync, Path.replace, tree_bytes.parts, tree_bytes.raw
 
         def dying_fsync(file: int) -> None:
             if where == "before fsync" and now():
@@ -234,7 +236,7 @@ def dying(where: str, nth: int) -> Callable[[], None]:
                 die()
             return found
 
-        def dying_write(*given: Any) -> str:
+        def dying_parts(*given: Any) -> Any:
             tensors = 0
 
             def dying_raw(leaf: Any) -> memoryview:
@@ -244,10 +246,10 @@ def dying(where: str, nth: int) -> Callable[[], None]:
                     die()
                 return raw(leaf)
 
-            vault.raw = dying_raw if where == "half a write" and now() else raw
-            return write(*given)
+            tree_bytes.raw = dying_raw if where == "half a write" and now() else raw
+            return parts(*given)
 
-        os.fsync, Path.replace, vault._write = dying_fsync, dying_replace, dying_write
+        os.fsync, Path.replace, tree_bytes.parts = dying_fsync, dying_replace, dying_parts
 
     return prepare
 

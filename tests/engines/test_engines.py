@@ -250,8 +250,7 @@ def test_a_sentence_of_ours_is_passed_on_as_it_is(engine: Engine) -> None:
 def test_each_model_is_evaluated_on_its_own_rows(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (engines.sequential, engines.evaluation):
-        monkeypatch.setattr(module, "EVAL_BATCH", 2)
+    monkeypatch.setattr(engines.base, "EVAL_BATCH", 2)
     job = work()
     task, fed = job.task, job.fed
     models = tree.stack([tree.map(lambda x, i=i: x * i, task.params) for i in range(3)])

@@ -12,6 +12,7 @@ from glocal.evaluation.paired_differences import PairedDifferences, Pairs, paire
 from glocal.evaluation.verdict import (
     POWER,
     below_zero,
+    exact_ends,
     of_these_models,
     verdicts,
     what_decides,
@@ -96,7 +97,7 @@ def test_few_repeats_are_the_exact_test_of_these_models() -> None:
         ids, x = np.arange(len(difference)), np.array(difference)
         w = np.full(len(x), 1 / len(x))
         d = paired_differences([Pairs([ids], [w], [x])], pooled=True)
-        return [*of_these_models(d, [[(ids, x, 0 * x, None)]], np.array([0.02]), 0.9)]
+        return [*of_these_models(d, [exact_ends([(ids, x, 0 * x, None)], 0.9)], np.array([0.02]))]
 
     (few,) = of([1.0] * 4 + [0.0] * 30)
     (many,) = of([1.0] * 10 + [0.0] * 24)
@@ -153,7 +154,7 @@ def test_models_that_never_differ_are_not_known_to_the_last_digit() -> None:
             if len(repeats) > 2:
                 found = verdicts(d, np.full(20, 100.0), DELTA, 0.9, pooled=False)
             else:
-                found = of_these_models(d, None, DELTA, 0.9)
+                found = of_these_models(d, None, DELTA)
             assert all(v.low < 0 < v.high for v in found)
             assert mean_benefit(d, 0.9)[1] < 0
 

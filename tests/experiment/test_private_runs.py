@@ -46,6 +46,7 @@ def test_a_run_says_what_it_spent() -> None:
         "sampling": "Poisson, 2 of 6 clients on average",
         "accountant": "PLD",
         "rounds": 4,
+        "noise_key": "secret",
     }
     assert fit("fedavg").summary["epsilon"] is None
     assert "privacy" not in fit("fedavg").summary
@@ -73,7 +74,7 @@ def test_each_sampling_has_its_account(
 
 def test_training_ends_when_the_budget_is_spent() -> None:
     spec = "dp(clip=0.5,noise=2.0,epsilon=4)"
-    run = fit(spec, rounds=30)
+    run = fit(spec, rounds=30, public_noise=True)
     scheme = Scheme("all", 6, 6)
     rounds = accounting.rounds_for(4.0, scheme, 2.0, 1e-5)
     assert 1 < rounds < 30
@@ -91,7 +92,7 @@ def test_training_ends_when_the_budget_is_spent() -> None:
     assert not enough.summary["privacy"]["budget_spent"]
     assert "stopped" not in enough.history[-1]
     # The rounds that were run are those of a run without a budget.
-    plain = fit("dp(clip=0.5,noise=2.0)", rounds=rounds)
+    plain = fit("dp(clip=0.5,noise=2.0)", rounds=rounds, public_noise=True)
     assert all(torch.equal(plain.model[k], w) for k, w in run.model.items())
 
 

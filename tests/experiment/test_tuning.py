@@ -189,7 +189,7 @@ def test_what_cannot_be_chosen_and_why(fed: Federation) -> None:
     run = glocal.fit("fedavg(lr=0.1)", fed, **{**GIVEN, "repeats": 1})
     assert run.summary["chosen"][0]["why_not"] == "the rate was given"
     assert run.summary["chosen"][0]["round"] <= 6
-    private = {**GIVEN, "repeats": 1, "rounds": 3}
+    private = {**GIVEN, "repeats": 1, "rounds": 3, "public_noise": True}
     spec = "fedavg+dp(clip=1.0,noise=1.0)"
     tuned, plain = (
         glocal.fit(spec, fed, **private),

@@ -62,7 +62,8 @@ def made(
     seed: int = 3,
 ) -> Training:
     plan = as_plan(resolve(method) if isinstance(method, str) else method)
-    return Training(plan, task or Task(net()), fed or ragged(), engine, sampler, rounds, seed)
+    task, fed = task or Task(net()), fed or ragged()
+    return Training(plan, task, fed, engine, sampler, rounds, seed, public_noise=True)
 
 
 def trained(

@@ -44,6 +44,14 @@ def test_lstm() -> None:
     check_method("local", model="char-lstm(embedding=2,hidden=3,layers=1)", fed=toys.texts())
 
 
+def test_padded_sequences() -> None:
+    """With a weighting that asks for losses: those are over labels, in both engines."""
+    words = "word-lstm(hidden=3,layers=1)"
+    check_method(toys.by_loss(), model=words, fed=toys.next_words(), rounds=2)
+    texts = "bilstm(4,embedding=2,hidden=3,vocabulary=6)"
+    check_method("fedper(grad_clip=0.1)", model=texts, fed=toys.texts(), rounds=2)
+
+
 def test_augmented_images_and_group_norm() -> None:
     augment = chain(crop(1), flip())
     check_method(toys.two_phases(), model=toys.group_norm_net(), fed=toys.images(), augment=augment)

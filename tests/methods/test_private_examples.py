@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import glocal
 import toys
-from glocal.core import rng, tree
+from glocal.core import rng, secret, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Tree, Uplink
 from glocal.data.schema import Schema
@@ -47,7 +47,7 @@ def moved(method: Method, state: Tree, sent: Tree, setting: Setting, n: Tensor) 
     if "score" in sent:
         message = {"v": torch.func.vmap(weighted_gradient)(sent["score"], sent["gradient"])}
     uplink = Uplink(torch.arange(len(n)), n, {}, None, message)
-    after, _ = method.server_half.reduce(state, uplink, setting, rng.key(1))
+    after, _ = method.server_half.reduce(state, uplink, setting, rng.key(1), secret.of_seed(1))
     return after
 
 

@@ -251,7 +251,7 @@ CONVERTIBLE: dict[str, tuple[Callable[[], nn.Module], str]] = {
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "AlphaDropout": (lambda: nn.AlphaDropout(0.2), "use glocal.nn.Dropout"),
     "FeatureAlphaDropout": (lambda: nn.FeatureAlphaDropout(0.2), "use glocal.nn.Dropout"),
-    "LSTM": (lambda: nn.LSTM(2, 3, bidirectional=True), "one direction"),
+    "LSTM": (lambda: nn.LSTM(2, 3, proj_size=2), "without projection"),
     "GRU": (lambda: nn.GRU(2, 3), "nn.GRUCell in a loop over time"),
     "RNN": (lambda: nn.RNN(2, 3), "nn.RNNCell in a loop over time"),
     "MultiheadAttention": (lambda: nn.MultiheadAttention(4, 2, dropout=0.1), "with dropout=0"),

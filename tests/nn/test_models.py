@@ -43,6 +43,7 @@ SMALL = {
     "resnet18": ("resnet18(width=4)", IMAGE),
     "vgg": ("vgg(width=4)", IMAGE),
     "mobilenet": ("mobilenet(width=0.25)", IMAGE),
+    "bilstm": ("bilstm(9,8,vocabulary=7,embedding=4,hidden=6,dropout=0.3)", (5,)),
     "char-lstm": ("char-lstm(hidden=12)", (5,)),
     "word-lstm": ("word-lstm(hidden=12,dropout=0.3)", (5,)),
     "headed": ("headed(mlp(9, dropout=0.3),width=8)", IMAGE),

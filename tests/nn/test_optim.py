@@ -151,3 +151,61 @@ def test_numbers_of_numpy_and_torch_are_numbers_and_true_is_none() -> None:
         for refuse in (optim.positive, optim.not_negative):
             with pytest.raises(GlocalError, match="mu must be a number, not"):
                 refuse(mu=wrong)  # type: ignore[arg-type]
+
+
+def test_a_gradient_longer_than_its_clip_is_shortened_to_it() -> None:
+    """(3, 4) has length 5: clipped to 0.25, 0.1 times that is (0.015, 0.02)."""
+    opt = optim.clipped(optim.sgd(0.1), 0.25)
+    w = {"a": torch.tensor([1.0]), "b": torch.tensor([1.0])}
+    moved, _ = opt.update({"a": torch.tensor([3.0]), "b": torch.tensor([4.0])}, {}, w, 1.0)
+    assert moved["a"].item() == pytest.approx(0.985)
+    assert moved["b"].item() == pytest.approx(0.98)
+
+
+def test_a_gradient_within_its_clip_is_as_it_was_and_none_is_none() -> None:
+    opt, w = optim.sgd(0.1, momentum=0.5, weight_decay=0.1), start()
+    short = tree.map(lambda x: 0.01 * x, w)
+    for grads in (short, tree.zeros(w)):
+        plain, clipped = (o.update(grads, o.init(w), w, 1.0) for o in (opt, optim.clipped(opt, 9)))
+        assert all(torch.equal(plain[0][k], clipped[0][k]) for k in w)
+
+
+def test_clipping_is_torchs() -> None:
+    ours, w = optim.clipped(optim.sgd(0.1, momentum=0.9, weight_decay=0.05), 1.0), start()
+    params = {k: nn.Parameter(v.clone()) for k, v in w.items()}
+    theirs = torch.optim.SGD(params.values(), 0.1, momentum=0.9, weight_decay=0.05)
+    state = ours.init(w)
+    for t in range(5):
+        grads = {k: rng.normal(rng.fold(rng.key(2), t), tuple(v.shape)) for k, v in w.items()}
+        w, state = ours.update(grads, state, w, 1.0)
+        for k, p in params.items():
+            p.grad = grads[k].clone()
+        nn.utils.clip_grad_norm_(params.values(), 1.0)
+        theirs.step()
+    for k, p in params.items():
+        torch.testing.assert_close(w[k], p.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_plateau_lowers_the_rate_where_the_loss_stays() -> None:
+    schedule = optim.plateau(0.5, patience=2, least=0.2)
+    assert isinstance(schedule, optim.Plateau)
+    losses = [3.0, 2.0, 2.0, 2.5, 1.9, 1.9, 2.0, 3.0, math.inf, 3.0, 3.0]
+    factors = [schedule.factor_after(losses[:n]) for n in range(len(losses) + 1)]
+    assert factors == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.2, 0.2, 0.2]
+    assert schedule(7) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ("fedavg(grad_clip=0)", "grad_clip"),
+        ("scaffold(grad_clip=1)", "plain SGD"),
+        ("fedavg(schedule=plateau(1))", "between 0 and 1"),
+        ("fedavg(schedule=plateau(0.5, 0))", "patience"),
+        ("fedavg(schedule=plateau(least=2))", "least"),
+        ("local(schedule=plateau())", "best epoch"),
+    ],
+)
+def test_what_cannot_be_clipped_or_lowered_is_refused(spec: str, why: str) -> None:
+    with pytest.raises(GlocalError, match=why):
+        resolve(spec)

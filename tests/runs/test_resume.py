@@ -27,6 +27,7 @@ ALONE = "local(lr=0.1,max_epochs=3)"
 SMALL = f"--clients 8 --partition iid --model mlp(8) --rounds 4 --baseline {ALONE} --jobs 1".split()
 SMALL += ["--checkpoint-every", "1"]
 TENSORS = ("final.safetensors", "clients.safetensors")
+STOPPED = [("ditto", signal.SIGINT), ("aux-head(warmup=0,shared=last(1))+pretrain", signal.SIGTERM)]
 FILES = ("result.json", "metrics.jsonl", "models.json", "SHA256SUMS", *TENSORS)
 
 
@@ -46,15 +47,15 @@ def same(a: Path, b: Path, files: Sequence[str] = FILES) -> bool:
     return all((a / f).read_bytes() == (b / f).read_bytes() for f in files)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("method", "number"), STOPPED)
 def test_a_signal_stops_after_the_round_and_says_how_to_go_on(
-    command: Command, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+    command: Command, monkeypatch: pytest.MonkeyPatch, method: str, number: int
 ) -> None:
-    assert command("run", "ditto", *SMALL, "--out", "whole")[0] == 0
+    assert command("run", method, *SMALL, "--out", "whole")[0] == 0
     with monkeypatch.context() as patch:
         stop_after(patch, 2, number)
-        found, out, err = command("run", "ditto", *SMALL, "--out", "a")
-    assert (found, out) == (code, "")
+        found, out, err = command("run", method, *SMALL, "--out", "a")
+    assert (found, out) == (128 + number, "")
     assert err.splitlines() == [
         "glocal: stopping after this round; once more stops at once.",
         "glocal: stopped; go on with: glocal resume a",

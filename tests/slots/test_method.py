@@ -10,6 +10,7 @@ import glocal
 from glocal.core.errors import GlocalError
 from glocal.methods import registry, resolve
 from glocal.methods.local import LocalTraining
+from glocal.methods.specs import OF_PRIVATE_LAYERS
 from glocal.methods.training_args import DEFAULTS
 from glocal.nn.optim import adam
 from glocal.slots.aggregation import Combine, mean
@@ -140,7 +141,8 @@ def test_fillers_take_their_slots() -> None:
 @pytest.mark.parametrize("name", registry.known(*registry.COMPONENTS))
 def test_a_filler_as_base_is_fedavg_with_it(name: str) -> None:
     slot, _ = registry.BUILT_IN[name]
-    alone, spelt = made(name), made(f"fedavg+{name}")
+    base = "lg-fedavg" if slot in OF_PRIVATE_LAYERS else "fedavg"
+    alone, spelt = (as_plan(resolve(s)).stages[-1].method for s in (name, f"{base}+{name}"))
     assert getattr(alone, slot).name == getattr(spelt, slot).name == name
     assert made("adam(lr=0.1)+uniform").weights.name == "uniform"
 

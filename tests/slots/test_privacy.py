@@ -14,15 +14,16 @@ from hypothesis.extra.numpy import arrays
 from torch import Tensor, nn
 
 import toys
-from glocal.core import rng, tree
+from glocal.core import rng, secret, tree
 from glocal.core.errors import GlocalError
+from glocal.core.secret import gaussian, of_seed
 from glocal.core.types import Params, Tree, Uplink
 from glocal.engines import Sequential
 from glocal.methods import resolve
 from glocal.nn.task import Task
 from glocal.slots.client import minibatch_training
 from glocal.slots.method import Method, as_plan
-from glocal.slots.privacy import Privacy, clipped, dp, gaussian, noisy, norm
+from glocal.slots.privacy import Privacy, clipped, dp, noisy, norm
 from glocal.slots.weighting import Setting
 from glocal.testing import check_method, ragged
 from glocal.training.loop import COHORT, Training
@@ -97,7 +98,7 @@ def test_one_client_moves_the_servers_model_by_no_more_than_its_share(
         if who and who[0] == 0:
             update = {k: torch.cat([change * v[:1], v[1:]]) for k, v in update.items()}
         uplink = Uplink(torch.tensor(who), torch.ones(len(who)), update, None, {})
-        after, _ = method.server_half.reduce(state, uplink, setting, rng.key(1))
+        after, _ = method.server_half.reduce(state, uplink, setting, rng.key(1), of_seed(1))
         new: Params = after["params"]
         return new
 
@@ -119,16 +120,16 @@ def test_the_whole_update_is_clipped_not_each_layer() -> None:
 
 
 def test_noise_is_normal_with_tails() -> None:
-    x = gaussian(rng.key(3), (1_000_000,))
+    x = gaussian(of_seed(3), (1_000_000,))
     assert x.dtype == torch.float64
     assert float(x.mean()) == pytest.approx(0, abs=0.004)
     assert float(x.var()) == pytest.approx(1, abs=0.006)
     assert float((x**4).mean()) == pytest.approx(3, abs=0.05)
     for t, beyond in ((2.0, 0.0455), (3.0, 0.0027), (4.0, 6.33e-5)):
         assert float((x.abs() > t).double().mean()) == pytest.approx(beyond, rel=0.3)
-    y = noisy({"a": torch.zeros(1000), "b": torch.zeros(1000)}, 2.0, rng.key(3))
+    y = noisy({"a": torch.zeros(1000), "b": torch.zeros(1000)}, 2.0, of_seed(3))
     assert abs(float((y["a"] * y["b"]).mean())) < 0.5  # each parameter has its own
-    assert torch.equal(y["a"], noisy({"a": torch.zeros(1000)}, 2.0, rng.key(3))["a"])
+    assert torch.equal(y["a"], noisy({"a": torch.zeros(1000)}, 2.0, of_seed(3))["a"])
 
 
 def sent(cohort: int, size: int, length: float = 3.0) -> Uplink:
@@ -138,7 +139,7 @@ def sent(cohort: int, size: int, length: float = 3.0) -> Uplink:
     return Uplink(ids, torch.full((cohort,), 7), {"w": length * update}, None, {})
 
 
-def reduced(method: Method, uplink: Uplink, setting: Setting, key: Tensor) -> tuple[Tensor, Tree]:
+def reduced(method: Method, uplink: Uplink, setting: Setting, seed: int) -> tuple[Tensor, Tree]:
     """The step that the server takes, and its new state."""
     zeros = torch.zeros(uplink.update["w"].shape[1])
     state: Tree = {
@@ -149,7 +150,7 @@ def reduced(method: Method, uplink: Uplink, setting: Setting, key: Tensor) -> tu
         "memory": {},
         "privacy": method.privacy.init(setting) if method.privacy else {},
     }
-    after, _ = method.server_half.reduce(state, uplink, setting, key)
+    after, _ = method.server_half.reduce(state, uplink, setting, rng.key(0), of_seed(seed))
     return after["params"]["w"], after
 
 
@@ -161,14 +162,14 @@ def test_noise_on_the_sum(where: str, times: int) -> None:
     uplink = sent(5, size)
     quiet = Method(local=minibatch_training(), privacy=dp(clip=S, noise=0.0, where=where))
     loud = Method(local=minibatch_training(), privacy=dp(clip=S, noise=z, where=where))
-    exact, _ = reduced(quiet, uplink, setting, rng.key(5))
+    exact, _ = reduced(quiet, uplink, setting, 5)
     assert torch.allclose(4 * exact, S / 3 * uplink.update["w"].sum(0), atol=1e-5)
-    step, _ = reduced(loud, uplink, setting, rng.key(5))
+    step, _ = reduced(loud, uplink, setting, 5)
     noise = 4 * (step - exact).double()
     assert float(noise.var()) == pytest.approx(times * (z * S) ** 2, rel=0.02)
     assert abs(float(noise.mean())) < 0.01
-    again, _ = reduced(loud, uplink, setting, rng.key(5))
-    other, _ = reduced(loud, uplink, setting, rng.key(6))
+    again, _ = reduced(loud, uplink, setting, 5)
+    other, _ = reduced(loud, uplink, setting, 6)
     assert torch.equal(step, again)
     assert not torch.equal(step, other)
 
@@ -177,7 +178,7 @@ def test_an_update_of_its_own_noise_is_protected_when_it_leaves() -> None:
     private = made(clip=2.0, noise=0.7, where="local")
     state = private.init(Setting(10, 1.0, 1))
     update = {"w": torch.zeros(100_000)}
-    alone, _ = private.client(state, update, rng.key(1))
+    alone, _ = private.client(state, update, of_seed(1))
     assert float(alone["w"].double().var()) == pytest.approx((0.7 * 2.0) ** 2, rel=0.02)
 
 
@@ -202,7 +203,7 @@ def training(spec: str, sampler: Sampler, rounds: int, seed: int = 0) -> Trainin
     fed = ragged()
     task = Task(models.build("mlp(7)", input_shape=(6,), classes=3))
     plan = as_plan(resolve(spec))
-    return Training(plan, task, fed, Sequential(), sampler, rounds, seed)
+    return Training(plan, task, fed, Sequential(), sampler, rounds, seed, public_noise=True)
 
 
 def run(t: Training) -> Progress:
@@ -263,10 +264,10 @@ def test_the_clip_finds_the_quantile_of_norms(quantile: float, noise: float) -> 
     seen = []
     for t in range(200):
         both = torch.func.vmap(lambda u, k: private.client(state, u, k))(  # noqa: B023
-            uplink.update, rng.fold(rng.key(t), uplink.ids)
+            uplink.update, secret.fold(of_seed(t), uplink.ids)
         )
         said = tree.map(lambda x: x.sum(0), both[1])
-        _, state = private.server(state, {"w": torch.zeros(4)}, said, setting, rng.key(t))
+        _, state = private.server(state, {"w": torch.zeros(4)}, said, setting, of_seed(t))
         seen.append(float(state["clip"]))
     near = 0.15 if noise else 0.03  # the count is noisy, by 10 of 201 a round
     assert sum(seen[150:]) / 50 == pytest.approx(1 + 200 * quantile, rel=near)
@@ -278,7 +279,7 @@ def test_one_step_of_the_clip_by_hand() -> None:
     private = made(clip=2.5, noise=0.0, quantile=0.9)
     setting = Setting(4, 1.0, 1)
     method = Method(local=minibatch_training(), privacy=private)
-    _, after = reduced(method, norms(torch.tensor([1.0, 2.0, 3.0, 4.0])), setting, rng.key(0))
+    _, after = reduced(method, norms(torch.tensor([1.0, 2.0, 3.0, 4.0])), setting, 0)
     assert float(after["privacy"]["clip"]) == pytest.approx(2.5 * math.exp(0.2 * 0.4))
 
 

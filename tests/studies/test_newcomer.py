@@ -21,6 +21,7 @@ from glocal.evaluation.intervals import student
 from glocal.methods import resolve
 from glocal.methods.fedavg import fedavg
 from glocal.slots.method import Method, Plan, Stage, as_plan
+from glocal.slots.pretraining import by_itself
 from glocal.slots.server_half import whole_model
 from glocal.slots.sharing import last
 from glocal.slots.weighting import Weighting
@@ -357,7 +358,7 @@ def test_nobody_to_join() -> None:
 @pytest.mark.parametrize("spec", ["fedavg", "pfedme", "fedevg"])
 def test_a_client_that_trains_by_itself_is_the_same_but_for_its_phases(spec: str) -> None:
     local = as_plan(resolve(spec)).stages[0].method.local
-    copy = arrival.by_itself(local, frozenset(), 3)
+    copy = by_itself(local, frozenset(), 3)
     assert [phase.epochs for phase in copy.phases] == [3] * len(local.phases)
     for field in fields(local):
         same = getattr(copy, field.name) == getattr(local, field.name)

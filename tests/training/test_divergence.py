@@ -135,3 +135,21 @@ def test_a_run_goes_on_without_a_client_that_diverges(method: str, engine: str) 
     assert all(leaf.isfinite().all() for leaf in run.model.values())
     clipped = glocal.fit(method, fed, **given, diverged="clip")
     assert [line["clipped"] for line in clipped.history] == [["3"]] * 3
+
+
+def test_updates_that_are_too_long_are_left_out_where_a_bound_is_given() -> None:
+    """The client sits the round out: the end is that of a run without it, and its state stays."""
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(1))
+    y = (x[:, 0] > 0).long()
+    x[:15] *= 1e4  # the first client's features, and so its gradients
+    fed = glocal.federation(x, y, torch.arange(60) // 15)
+    settings = {"rounds": 2, "model": "logistic", "baseline": "none", "engine": "sequential"}
+    plain = glocal.fit("ditto", fed, **settings)
+    bounded = glocal.fit("ditto", fed, longest_update=10, **settings)
+    assert all("left_out" not in line for line in plain.history)
+    assert [line["left_out"] for line in bounded.history] == [["0"], ["0"]]
+    assert bounded.states["ids"].tolist() == [1, 2, 3]
+    with pytest.raises(GlocalError, match="leave longest_update out"):
+        glocal.fit("fedavg+dp", fed, longest_update=10, **settings)
+    with pytest.raises(GlocalError, match="longest_update"):
+        glocal.fit("fedavg", fed, longest_update=0, **settings)

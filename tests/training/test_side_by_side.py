@@ -39,7 +39,8 @@ def trainings(method: Any, count: int = 3, **changes: Any) -> list[Training]:
     """Repeats: each with its own split, model and seed."""
     fed = ragged()
     plan = as_plan(resolve(method) if isinstance(method, str) else method)
-    settings = {"engine": Vectorised(), "sampler": Fraction(0.5), "rounds": 3, **changes}
+    settings = {"engine": Vectorised(), "sampler": Fraction(0.5), "rounds": 3}
+    settings |= {"public_noise": True, **changes}
 
     def task(seed: int) -> Task:
         return Task(models.build("mlp(7)", input_shape=(6,), classes=3, seed=seed))

@@ -39,7 +39,7 @@ TASKS = {
         ("cross_entropy",),
         (
             *("accuracy", "balanced_accuracy", "auc", "average_precision", "f1", "top5"),
-            *("cross_entropy", "log_loss", "brier", "ece", "mce"),
+            *("cross_entropy", "log_loss", "perplexity", "brier", "ece", "mce"),
         ),
     ),
     "regression": Kind(("squared", "absolute", "huber"), ("mae", "rmse", "r2")),

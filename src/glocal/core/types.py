@@ -53,6 +53,10 @@ class Uplink:
     extra: Tree
     """Whatever else the method sends (SCAFFOLD's change of the control variate)."""
 
+    said: Tree | None = None
+    """What clients say of updates that they have protected themselves, before these left them (see
+    :mod:`glocal.slots.privacy`); none: that is left to whoever simulates them."""
+
     def subset(self, chosen: Any) -> Uplink:
         """What some of the cohort send, in the order of ``chosen`` (a mask, or positions)."""
 
@@ -61,4 +65,5 @@ class Uplink:
 
         loss = None if self.loss is None else self.loss[chosen]
         ids, n = self.ids[chosen], self.n[chosen]
-        return Uplink(ids, n, rows(self.update), loss, rows(self.extra))
+        said = None if self.said is None else rows(self.said)
+        return Uplink(ids, n, rows(self.update), loss, rows(self.extra), said)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from glocal.core.padding import label_counts
 from glocal.core.target import Target
 from glocal.core.validation import integer
 from glocal.data.group_split import split_groups
 from glocal.data.preprocessing.fitted import Preprocessing
-from glocal.data.split import ClientRows, Split, UnsplitData, split_clients
+from glocal.data.split import ClientRows, Split, UnsplitData, from_counts, split_clients
 
 Pair = tuple[Tensor, Tensor]
+
+SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,6 +79,19 @@ class Federation(ClientRows):
         rank = None if self.unsplit is None else self.unsplit.rank
         return rows if rank is None else rank[rows]
 
+    @cached_property
+    def label_counts(self) -> Tensor:
+        """[n] How many labels each row has, in float32: 1, or the positions that count."""
+        return label_counts(self.y).float()
+
+    @cached_property
+    def vocabulary(self) -> int | None:
+        """How many token ids there are, with that of padding; none where inputs are numbers."""
+        if self.x.is_floating_point():
+            return None
+        known = self.describe.get("vocabulary")
+        return int(self.x.max()) + 1 if known is None else int(known)
+
     def unit_of(self, clients: Tensor) -> tuple[Tensor, Tensor]:
         """The location and the scale of these clients' labels, in float64."""
         each = torch.tensor([(t.location, t.scale) for t in self.targets], dtype=torch.float64)
@@ -108,7 +125,7 @@ class Federation(ClientRows):
 
     def to(self, device: torch.device | str) -> Federation:
         """The same federation on another device."""
-        parts = ("x", "y", "y_train", "train", "val", "test", "unit")
+        parts = ("x", "y", "y_train", "train", "val", "test", "unit", "numbers")
         held = {name: getattr(self, name) for name in parts}
         moved = {name: part.to(device) for name, part in held.items() if part is not None}
         central = self.central and (self.central[0].to(device), self.central[1].to(device))
@@ -130,6 +147,53 @@ class Federation(ClientRows):
         if self.unsplit.layout is None:
             fold = replace(fold, x=self.x)
         return fold.to(self.x.device)
+
+    def part(self, clients: Sequence[int]) -> Federation:
+        """Some of the clients (by place), with their own rows and no others, as a node has them.
+
+        They train as they do in the whole, since each keeps its number. Of a table, or where labels
+        are numbers, the statistics are those of the whole, which other folds would not have.
+        """
+        places = torch.tensor(clients, dtype=torch.int64)
+        splits = [s.of(k).cpu() for k in clients for s in (self.train, self.val, self.test)]
+        rows = torch.unique(torch.cat(splits))
+        place = torch.zeros(len(self.y), dtype=torch.int64)
+        place[rows] = torch.arange(len(rows))
+
+        def cut(split: Split) -> Split:
+            each = [place[split.of(k).cpu()] for k in clients]
+            return from_counts(torch.cat(each), torch.tensor([len(r) for r in each]))
+
+        def part_of(data: ClientRows) -> dict[str, Any]:
+            held = {name: getattr(data, name) for name in ("x", "y", "y_train", "unit")}
+            return {
+                **{name: t if t is None else t[rows.to(t.device)] for name, t in held.items()},
+                "names": tuple(self.names[k] for k in clients),
+                "numbers": self.number_of(places),
+                "central": None,
+                "describe": {**data.describe, "clients": len(clients), "n": len(rows)},
+            }
+
+        unsplit = self.unsplit
+        if unsplit is not None and (unsplit.layout is not None or not self.target.classes):
+            unsplit = None
+        if unsplit is not None:
+            of_rows = {name: getattr(unsplit, name) for name in ("rank", "y_val")}
+            of_rows = {name: t if t is None else t[rows] for name, t in of_rows.items()}
+            unsplit = replace(unsplit, **part_of(unsplit), **of_rows, rows=cut(unsplit.rows))
+        splits_of: dict[str, Any] = {name: cut(getattr(self, name)) for name in SPLITS}
+        found = replace(self, **part_of(self), **splits_of, unsplit=unsplit)
+        return found.to(self.x.device)
+
+    def numbered(self, numbers: Sequence[int]) -> Federation:
+        """The same clients as those of these numbers in a larger federation, split accordingly."""
+        wanted = torch.tensor(numbers, dtype=torch.int64)
+        if torch.equal(self.number_of(torch.arange(len(self))).cpu(), wanted):
+            return self
+        if self.unsplit is None:
+            return replace(self, numbers=wanted).to(self.x.device)
+        fold = int(self.describe.get("fold", 0))
+        return fold_of(replace(self.unsplit, numbers=wanted), fold).to(self.x.device)
 
     @cached_property
     def fingerprint(self) -> str:

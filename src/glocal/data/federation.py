@@ -50,6 +50,7 @@ def federation(
     preprocessing: str = "federated",
     task: str = quantities.AUTO,
     min_examples: int = 0,
+    chronological: bool = False,
 ) -> Federation:
     """A federation from your own data.
 
@@ -91,8 +92,16 @@ def federation(
             (:mod:`glocal.core.target`).
         min_examples: clients of the data's own with fewer examples than this (a group is one) are
             left out, and a note names them.
+        chronological: whether rows are in the order of time. Then each client trains on the first
+            of its rows, validates on the next and is tested on the last, in every repeat.
     """
     check_kind("pooled", pooled, bool | None)
+    check_kind("chronological", chronological, bool)
+    if chronological and group is not None:
+        raise GlocalError(
+            "chronological= splits each client's rows at two points in time, and group= keeps rows "
+            "together whenever they are: leave one of them out."
+        )
     quantities.check_task(task)
     shares = check.shares(split)
     seed = integer(seed, "the seed", 0, LARGEST - 1)
@@ -167,6 +176,8 @@ def federation(
         extra["pooled"] = pooled
     if numeric:
         extra["task"] = task
+    if chronological:
+        extra["chronological"] = True
     keys = None if raw is None else own_table.row_keys(inputs, labels, unit)
     order = None if keys is None else torch.from_numpy(np.argsort(keys, kind="stable"))
     by_label = torch.zeros_like(labels, dtype=torch.int64) if numeric else labels
@@ -200,6 +211,7 @@ def federation(
         pooled=pooled,
         rank=None if keys is None else own_table.ranks(keys, assignment.rows),
         target=Target(task) if numeric else Target(),
+        chronological=chronological,
     )
     data = apply(data, transforms)
     if raw is not None:

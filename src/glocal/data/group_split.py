@@ -42,11 +42,12 @@ def split_groups(data: UnsplitData, fold: int) -> tuple[Split, Split, Split]:
         raise RuntimeError("data without groups is split by its rows")
     strata = data.strata
     parts: list[list[Tensor]] = [[], [], []]
-    for k in range(len(data.names)):
+    numbers = data.number_of(torch.arange(len(data.names))).tolist()
+    for k, number in enumerate(numbers):
         rows = data.rows.of(k)
         group, class_counts = _by_class(data.unit[rows], strata[rows])
         _check_count(data.names[k], len(class_counts))
-        place = _placed(class_counts, data.shares, data.seed, k, fold)
+        place = _placed(class_counts, data.shares, data.seed, number, fold)
         where = torch.from_numpy(place)[group]
         for part, chosen in enumerate(parts):
             chosen.append(rows[where == part])

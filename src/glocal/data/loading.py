@@ -14,6 +14,7 @@ from glocal.data.datasets.registry import is_named, named
 from glocal.data.federation import Federation, federation
 from glocal.data.partition import column_of
 from glocal.data.table import Table, listed
+from glocal.data.text.text_federation import text_federation
 from glocal.data.transforms import Transform
 from glocal.data.validation import as_array, missing
 
@@ -40,6 +41,7 @@ def load(
     decimal: str | None = None,
     encoding: str | None = None,
     min_examples: int = 0,
+    chronological: bool | None = None,
 ) -> Federation:
     """A federation from a data set's name, or from a file of yours.
 
@@ -73,6 +75,8 @@ def load(
         encoding: of a ``.csv``; by default UTF-8 or, where it is none, Windows-1252.
         min_examples: clients of the data's own with fewer examples than this are left out, and a
             note names them.
+        chronological: True for rows in the order of time: each client trains on its first, and is
+            tested on its last (see :func:`glocal.federation`). Text always is.
     """
     if clients is not None:
         integer(clients, "the number of clients", 1)
@@ -85,6 +89,18 @@ def load(
             raise GlocalError(
                 f"{option}= names columns of a table, and {shown(str(name))} is none: leave it out."
             )
+    if source.text is not None:
+        given: dict[str, Any] = {
+            "clients": clients,
+            "partition": partition,
+            "pooled": pooled or None,
+        }
+        given |= {"transforms": transforms or None, "task": None if task == "auto" else task}
+        given["chronological"] = None if chronological else chronological
+        _check_text(str(name), given)
+        return text_federation(
+            source.text, name=str(name), split=split, seed=seed, min_examples=min_examples
+        )
     x, ids = source.x, source.clients
     if partition is None and ids is None and files.is_file(Path(name)):
         raise _no_clients(Path(name), source)
@@ -111,8 +127,20 @@ def load(
         preprocessing=preprocessing,
         task=task,
         min_examples=min_examples,
+        chronological=bool(chronological),
         **of_table,
     )
+
+
+def _check_text(name: str, given: Mapping[str, Any]) -> None:
+    """Refuse what text does not take: it has clients and an order of its own."""
+    settings = name.partition("(")[0]
+    for option, value in given.items():
+        if value is not None:
+            raise GlocalError(
+                f"{settings} is text with clients of its own, in the order of time, and takes no "
+                f"{option}=: leave it out ('glocal data {settings}' says what it takes)."
+            )
 
 
 def brings_clients(name: str | Path, partition: str | None) -> bool:

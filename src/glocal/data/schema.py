@@ -26,6 +26,8 @@ class Schema:
     """Whether inputs are numbers with one label each; if not, they are token ids or sequences."""
     labelled: bool = True
     """Whether labels are classes; if not, they are numbers."""
+    tokens: bool = False
+    """Whether inputs are the ids of tokens."""
 
     @classmethod
     def of(cls, fed: Federation) -> Schema:
@@ -33,7 +35,8 @@ class Schema:
         shape = tuple(int(size) for size in fed.x.shape[1:])
         numbers = fed.x.is_floating_point() and fed.y.dim() == 1
         categories = tuple((begin, end) for begin, end in fed.describe.get("categories", ()))
-        return cls(shape, fed.classes, categories, numbers, bool(fed.target.classes))
+        tokens = not fed.x.is_floating_point()
+        return cls(shape, fed.classes, categories, numbers, bool(fed.target.classes), tokens)
 
     @property
     def images(self) -> bool:

@@ -50,12 +50,12 @@ def named(rows: list[int]) -> Callable[[int], str]:
     return lambda row: check.row_index(rows[row])
 
 
-def sentence(left_out: Mapping[str, int], least: int) -> str:
-    """Who was left out, with the number of examples of each."""
+def sentence(left_out: Mapping[str, int], least: int, also: str = "") -> str:
+    """Who was left out, with the number of examples of each; ``also`` is why else."""
     named = [f"{shown(name)} ({count})" for name, count in left_out.items()]
     more = len(named) - MOST_NAMES
     others = f" and {more} more" if more > 0 else ""
     return (
-        f"clients with fewer than {least} examples were left out: {', '.join(named[:MOST_NAMES])}"
-        f"{others}."
+        f"clients with fewer than {least} examples{also} were left out: "
+        f"{', '.join(named[:MOST_NAMES])}{others}."
     )

@@ -9,6 +9,9 @@ that follow each other.
 Fold ``r`` begins ``r`` test arcs further on, so the test sets of the first ``⌊1 / test share⌋``
 folds have no example in common, and repeats pool distinct test examples. Once a client's circle is
 used up its next fold begins a new cycle, with a new permutation.
+
+Where rows are in the order of time and are to be split in it, training comes before validation and
+that before test, and all folds are the same: repeats then differ in training alone.
 """
 
 from __future__ import annotations
@@ -79,6 +82,13 @@ class ClientRows:
     """What the user says about ``label_shift_only``; it goes before what the data says."""
     columns: tuple[ColumnReport, ...] = ()
     """What became of each column of a table."""
+    numbers: Tensor | None = None
+    """[clients] The number of each in the whole federation, of which these are a part; none: its
+    place. Whatever is drawn for a client is drawn by its number."""
+
+    def number_of(self, places: Tensor) -> Tensor:
+        """The numbers of the clients at these places."""
+        return places if self.numbers is None else self.numbers.to(places.device)[places]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -102,6 +112,8 @@ class UnsplitData(ClientRows):
     """The label of each row if the row is used in validation; none: ``y`` (without label noise)."""
     target: Target = field(default_factory=Target)
     """What labels are. Numbers are in their own unit here, in float64."""
+    chronological: bool = False
+    """Whether a client's rows are in the order of time, and are split in it."""
 
     @property
     def strata(self) -> Tensor:
@@ -131,11 +143,13 @@ def from_owner(owner: Tensor, clients: int) -> Split:
     return from_counts(order[len(owner) - int(counts.sum()) :], counts)
 
 
-def circle(clients: Split, strata: Tensor, seed: int, cycle: Tensor) -> Tensor:
+def circle(
+    clients: Split, strata: Tensor, seed: int, cycle: Tensor, numbers: Tensor | None = None
+) -> Tensor:
     """``clients.rows`` with each client's rows in their stratified systematic order.
 
     ``strata`` is the class of every row of the data, ``cycle`` how often each client's circle has
-    been used up.
+    been used up, ``numbers`` what the clients are drawn by, if not their places.
     """
     K, n = len(clients), len(clients.rows)
     client = torch.repeat_interleave(torch.arange(K), clients.counts())
@@ -146,7 +160,8 @@ def circle(clients: Split, strata: Tensor, seed: int, cycle: Tensor) -> Tensor:
     order = torch.argsort(group, stable=True)
     _, group, size = torch.unique_consecutive(group[order], return_inverse=True, return_counts=True)
     j = torch.arange(n) - (size.cumsum(0) - size)[group]
-    client_key = rng.fold(rng.fold(keyed(seed, "split"), cycle), torch.arange(K))
+    numbers = torch.arange(K) if numbers is None else numbers.cpu()
+    client_key = rng.fold(rng.fold(keyed(seed, "split"), cycle), numbers)
     key = rng.fold(client_key[client[order]], stratum[order])
     words = rng.bits(rng.fold(rng.fold(key, 0), j), 1).squeeze(-1)
     by_word = torch.argsort(words, stable=True)
@@ -172,13 +187,30 @@ def arcs(counts: Tensor, shares: Shares) -> tuple[Tensor, Tensor]:
     return test, val.clamp(min=1).minimum(counts - test - 1)
 
 
+def split_in_order(data: UnsplitData) -> tuple[Split, Split, Split]:
+    """The first rows of each client for training, the next for validation, the last for testing."""
+    counts = data.rows.counts()
+    n_test, n_val = arcs(counts, data.shares)
+    rows = torch.cat([data.rows.of(k).sort().values for k in range(len(data.rows))])
+    client = torch.repeat_interleave(torch.arange(len(counts)), counts)
+    left = (data.rows.start[1:])[client] - torch.arange(len(rows))
+    in_test, in_train = left <= n_test[client], left > (n_test + n_val)[client]
+    return (
+        from_counts(rows[in_train], counts - n_test - n_val),
+        from_counts(rows[~in_test & ~in_train], n_val),
+        from_counts(rows[in_test], n_test),
+    )
+
+
 def split_clients(data: UnsplitData, fold: int) -> tuple[Split, Split, Split]:
     """The training, validation and test rows of a fold; every client has at least three rows."""
+    if data.chronological:
+        return split_in_order(data)
     clients = data.rows
     counts = clients.counts()
     n_test, n_val = arcs(counts, data.shares)
     lap = counts // n_test
-    rows = circle(clients, data.strata, data.seed, fold // lap)
+    rows = circle(clients, data.strata, data.seed, fold // lap, data.numbers)
 
     client = torch.repeat_interleave(torch.arange(len(clients)), counts)
     begin = clients.start[:-1]

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from glocal.core.errors import GlocalError, shown
+from glocal.core.padding import IGNORED
 from glocal.core.validation import integer
 from glocal.data.split import Shares
 
@@ -147,7 +148,7 @@ def labels(
         array = array.reshape(words.shape)
         codes = {str(word): code for code, word in enumerate(known)}
     numbered = _integer_labels(array, classes, where, inside)
-    distinct = len(torch.unique(numbered))
+    distinct = len(torch.unique(numbered[numbered != IGNORED]))
     if distinct < 2:
         raise GlocalError(
             f"all labels are the same{inside}, so there are fewer than 2 classes: check the label "
@@ -210,7 +211,13 @@ def _integer_labels(
         if np.isnan(array).any():
             raise _unlabelled(name_row(int(np.isnan(array).nonzero()[0][0])), inside)
         reject(~np.isfinite(array) | (array != np.floor(array)), wanted)
-    reject(array < 0, wanted)
+    if array.ndim == 2:
+        empty = (array == IGNORED).all(1)
+        if empty.any():
+            row = name_row(int(empty.nonzero()[0][0]))
+            raise GlocalError(f"{row} has no label at any position: leave it out.")
+        wanted = f"{wanted}; a position that does not count has the label {IGNORED}"
+    reject(array < (IGNORED if array.ndim == 2 else 0), wanted)
     if classes is not None:
         reject(array >= classes, f"but classes={classes}, so labels run from 0 to {classes - 1}")
     reject(

@@ -68,7 +68,7 @@ class CohortRound:
     states: Tree
     """Client states, stacked in the order of ``ids``; an empty tree if the method keeps none."""
     key: Tensor
-    """The round's key: a client's own is ``fold(key, id)``."""
+    """The round's key: a client's own is ``fold(key, number)``."""
     needs_loss: bool = False
     workload: Workload | None = None
     """The training that this round belongs to; None: it is a single round."""
@@ -78,7 +78,9 @@ class CohortRound:
     @property
     def keys(self) -> Tensor:
         """One key for each client."""
-        return self.lanes.keys if self.lanes else rng.fold(self.key, self.ids)
+        if self.lanes is not None:
+            return self.lanes.keys
+        return rng.fold(self.key, self.fed.number_of(self.ids))
 
     @property
     def down_dim(self) -> int | None:
@@ -153,4 +155,9 @@ def padded_rows(split: Split, ids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 EVAL_BATCH = 2048
-"""Examples that go through a model at once when it is evaluated: bounds memory, changes nothing."""
+"""Labels that go through a model at once when it is evaluated: bounds memory, changes nothing."""
+
+
+def examples_at_once(y: Tensor) -> int:
+    """Examples with labels like these that go through a model at once when it is evaluated."""
+    return max(1, EVAL_BATCH // y[0].numel()) if len(y) else EVAL_BATCH

@@ -16,7 +16,7 @@ from torch.func import vmap
 
 from glocal.core import tree
 from glocal.core.types import Params, Tree
-from glocal.engines.base import EVAL_BATCH, PerExample
+from glocal.engines.base import PerExample, examples_at_once
 from glocal.engines.compiled import Captured
 
 MAX_GRAPHS = 8
@@ -41,7 +41,7 @@ class BatchedEvaluation:
     ) -> dict[str, Tensor]:
         """``metrics`` of each model on its rows."""
         parts = []
-        for some in torch.split(rows, eval_rows(len(rows)), dim=1):
+        for some in torch.split(rows, eval_rows(len(rows), y), dim=1):
             function = self._function(metrics, models, x, y, some)
             part = function({"models": models, "rows": some})
             # A graph's output is overwritten by its next.
@@ -69,6 +69,6 @@ class BatchedEvaluation:
         return stacked if isinstance(known, int) else known
 
 
-def eval_rows(clients: int) -> int:
+def eval_rows(clients: int, y: Tensor) -> int:
     """Examples of each of so many clients that go through their models at once."""
-    return max(1, EVAL_BATCH // max(1, clients // 8))
+    return max(1, examples_at_once(y) // max(1, clients // 8))

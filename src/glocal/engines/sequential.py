@@ -18,9 +18,9 @@ from torch import Tensor
 from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.types import ClientState, Downlink, Params, Tree, Uplink
-from glocal.engines.base import EVAL_BATCH, CohortRound, PerExample, padded_rows
+from glocal.engines.base import CohortRound, PerExample, examples_at_once, padded_rows
 from glocal.engines.batching import plan
-from glocal.nn.task import Task
+from glocal.nn.task import Task, weighted_mean
 from glocal.slots.client import Local
 
 
@@ -60,7 +60,7 @@ class Sequential:
                 tree.cat(
                     [
                         metrics(tree.row(models, i), x[piece], y[piece])
-                        for piece in torch.split(rows[i], EVAL_BATCH)
+                        for piece in torch.split(rows[i], examples_at_once(y))
                     ]
                 )
                 for i in range(len(rows))
@@ -97,8 +97,10 @@ def one_client(
 ) -> tuple[Params, ClientState, Tree, Tensor, int]:
     """One client's round: update, new state, extras, loss of the received model, examples."""
     task, local, fed, down = cohort.task.plain(), cohort.local, cohort.fed, cohort.down
-    ids, key = cohort.ids[i : i + 1], rng.fold(cohort.key, cohort.ids[i])
-    if cohort.lanes is not None:
+    ids = cohort.ids[i : i + 1]
+    if cohort.lanes is None:
+        key = rng.fold(cohort.key, fed.number_of(cohort.ids[i]))
+    else:
         key, down = cohort.lanes.keys[i], tree.row(down, cohort.lanes.number[i])
     stage = "start"
     try:
@@ -109,9 +111,9 @@ def one_client(
             received = local.received(task, down, client)
             pieces = [
                 task.losses(task.predict(received, fed.x[piece]), fed.y_train[piece])
-                for piece in torch.split(every[0], EVAL_BATCH)
+                for piece in torch.split(every[0], examples_at_once(fed.y))
             ]
-            loss = torch.cat(pieces).mean()
+            loss = weighted_mean(torch.cat(pieces), fed.label_counts[every[0]])
         carry = local.start(task, down, client)
         for p, phase in enumerate(local.phases):
             phase_key = rng.fold(key, p)

@@ -243,7 +243,8 @@ def _received_loss(cohort: CohortRound) -> Tensor:
         return task.losses(task.predict(local.received(task, down, client), x), y)
 
     rows, real = padded_rows(fed.train, cohort.ids)
-    pieces = torch.split(rows, eval_rows(len(rows)), dim=1)
+    pieces = torch.split(rows, eval_rows(len(rows), fed.y), dim=1)
     of_all = vmap(losses, (cohort.down_dim, 0, 0, 0))
     each = torch.cat([of_all(down, cohort.states, fed.x[r], fed.y_train[r]) for r in pieces], dim=1)
-    return (each * real).sum(1) / real.sum(1)
+    weight = real * fed.label_counts[rows]
+    return (each * weight).sum(1) / weight.sum(1)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from glocal.core import tree
+from glocal.core.padding import IGNORED
 from glocal.core.threads import one_thread
 from glocal.core.types import Params
 from glocal.data.federation import Federation
@@ -22,7 +23,7 @@ from glocal.data.split import Split
 from glocal.engines.base import Engine, padded_rows
 from glocal.evaluation import metrics
 from glocal.evaluation.measures import Measure, named, of_task
-from glocal.evaluation.scores import Scores, measured
+from glocal.evaluation.scores import Scores, compared_by_loss, from_losses, measured
 from glocal.nn.task import Task
 
 Models = Callable[[Tensor], dict[str, Params]]
@@ -113,7 +114,7 @@ def constants(fed: Federation, measure: Measure) -> list[float]:
     for k in range(len(fed)):
         train, test = y_train[fed.train.of(k).cpu()], y[fed.test.of(k).cpu()]
         if target.classes:
-            counts = torch.bincount(train.flatten(), minlength=fed.classes).double()
+            counts = torch.bincount(train[train != IGNORED], minlength=fed.classes).double()
             output = (counts / counts.sum()).clamp(min=1e-6).log().expand(*test.shape, -1)
         else:
             train, test = target.labels(train), target.labels(test)
@@ -148,15 +149,18 @@ def outcomes(
 
     if one_for_all and (only := _only(models(everyone[:1]))):
         name, model = only
-        logits = engine.evaluate(task.example_logits, model, fed.x, fed.y, pooled)["logits"][0]
-        logits, y, start = logits.cpu(), fed.y[fed.test.rows].cpu(), fed.test.start.tolist()
-        for k in range(len(fed)):
-            part = slice(start[k], start[k + 1])
-            recorder.add(logits[part], y[part])
-        everywhere = None
-        if pool:
-            correct = metrics.correct(logits, y).to(torch.float32)
-            everywhere = correct.expand(len(fed), -1)
+        start = fed.test.start.tolist()
+        for ids in torch.split(everyone, at_once(task, fed)):
+            first, last = start[int(ids[0])], start[int(ids[-1]) + 1]
+            rows = fed.test.rows[first:last]
+            found = engine.evaluate(task.example_logits, model, fed.x, fed.y, rows.unsqueeze(0))
+            logits, y = found["logits"][0].cpu(), fed.y[rows].cpu()
+            for k in ids.tolist():
+                part = slice(start[k] - first, start[k + 1] - first)
+                recorder.add(logits[part], y[part])
+            if pool:
+                pools.append(metrics.correct(logits, y).to(torch.float32))
+        everywhere = torch.cat(pools).expand(len(fed), -1) if pool else None
         return recorder.outcome(everywhere, [name] * len(fed))
 
     for ids in torch.split(everyone, min(at_once(task, fed), at_most or len(fed))):
@@ -215,10 +219,13 @@ def scored(
     """The scores of each stacked model on its client's part of a split."""
     rows, real = padded_rows(split, ids)
     task = task.of_clients(ids)
-    if of_task(task).name == "accuracy":
+    by_accuracy, weight = of_task(task).name == "accuracy", real * fed.label_counts[rows]
+    if by_accuracy or compared_by_loss(task):
         marks = engine.evaluate(task.example_metrics, models, fed.x, fed.y, rows)
-        n = real.sum(1)
-        return Scores((marks["correct"] * real).sum(1) / n, (marks["loss"] * real).sum(1) / n)
+        if not by_accuracy:
+            return from_losses(task, marks, weight, errors=errors)
+        n = weight.sum(1)
+        return Scores((marks["correct"] * weight).sum(1) / n, (marks["loss"] * weight).sum(1) / n)
     marks = engine.evaluate(task.example_outputs, models, fed.x, fed.y, rows)
     return measured(task, fed, marks, fed.y[rows], real, ids, errors=errors)
 
@@ -252,17 +259,21 @@ def validated(
         loss = None
         if training is not None:
             loss = _training_loss(task, fed, engine, model, training, everyone, same=True)
-        by_accuracy = of_task(task).name == "accuracy"
-        examples = task.example_metrics if by_accuracy else task.example_outputs
+        by_accuracy, by_loss = of_task(task).name == "accuracy", compared_by_loss(task)
+        examples = task.example_metrics if by_accuracy or by_loss else task.example_outputs
         marks = engine.evaluate(examples, model, fed.x, fed.y, fed.val.rows.unsqueeze(0))
         if not by_accuracy:
             rows, real = padded_rows(fed.val, everyone)
             place = torch.zeros(len(fed.y), dtype=torch.int64, device=rows.device)
             place[fed.val.rows] = torch.arange(len(fed.val.rows), device=rows.device)
             of_client = {what: values[0][place[rows]] for what, values in marks.items()}
+            if by_loss:
+                weight = real * fed.label_counts[rows]
+                found = from_losses(task, of_client, weight, errors=errors)
+                return replace(found, train_loss=loss), [name] * len(fed)
             found = measured(task, fed, of_client, fed.y[rows], real, everyone, errors=errors)
             return replace(found, train_loss=loss), [name] * len(fed)
-        each = [_by_client(fed.val, marks[what][0]) for what in ("correct", "loss")]
+        each = [_by_client(fed, fed.val, marks[what][0]) for what in ("correct", "loss")]
         return Scores(each[0], each[1], train_loss=loss), [name] * len(fed)
     parts, chosen = [], []
     for ids in torch.split(everyone, at_once(task, fed)):
@@ -294,18 +305,23 @@ def _training_loss(
     if same:
         rows = training.rows.unsqueeze(0)
         found = engine.evaluate(task.example_metrics, models, fed.x, fed.y_train, rows)
-        return _by_client(training, found["loss"][0])
+        return _by_client(fed, training, found["loss"][0])
     rows, real = padded_rows(training, ids)
     task = task.of_clients(ids)
     found = engine.evaluate(task.example_metrics, models, fed.x, fed.y_train, rows)
-    return (found["loss"] * real).sum(1) / real.sum(1)
+    weight = real * fed.label_counts[rows]
+    return (found["loss"] * weight).sum(1) / weight.sum(1)
 
 
-def _by_client(split: Split, values: Tensor) -> Tensor:
-    """The mean of the values of each client's rows."""
-    n = split.counts().to(values.device)
+def _by_client(fed: Federation, split: Split, values: Tensor) -> Tensor:
+    """The mean of the values of each client's rows, each as often as it has labels."""
+    n, weight = split.counts().to(values.device), fed.label_counts[split.rows]
     owner = torch.repeat_interleave(torch.arange(len(split), device=values.device), n)
-    return torch.zeros(len(split), device=values.device).index_add(0, owner, values) / n
+    total, of_values = (
+        torch.zeros(len(split), device=values.device).index_add(0, owner, each)
+        for each in (weight, weight * values)
+    )
+    return of_values / total
 
 
 def _only(candidates: dict[str, Params]) -> tuple[str, Params] | None:

@@ -9,7 +9,8 @@ with ``n⁺`` positives, ``n⁻`` negatives and ``ψ`` 1, ½ or 0 as a pair is i
     positive i:  V_i = mean_j ψ(i, j),     value = AUC + (n/n⁺)(V_i − AUC)
     negative j:  V_j = mean_i ψ(i, j),     value = AUC + (n/n⁻)(V_j − AUC)
 
-Of any other metric they are the jackknife's pseudo-values, moved to have the metric as their mean
+Perplexity is a function of a mean, whose linear part they are (:func:`perplexity`). Of any other
+metric they are the jackknife's pseudo-values, moved to have the metric as their mean
 (Tukey, *Bias and confidence in not quite large samples*, Annals of Mathematical Statistics 1958)::
 
     n θ − (n − 1) θ_{−i}
@@ -22,10 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from glocal.core.padding import IGNORED, label_counts, over_positions
 from glocal.evaluation import metrics
+
+Array = npt.NDArray[np.float64]
 
 MOST = 200
 """Examples up to which pseudo-values leave out one at a time, beyond it a share of them."""
@@ -37,17 +43,46 @@ def accuracy(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """Each example's loss; of a sequence, the mean of its positions'."""
+    """Each example's loss; of a sequence, the mean of its labels'."""
     log_p = logits.to(torch.float64).log_softmax(-1)
-    loss = -log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1)
-    return loss if loss.dim() == 1 else loss.mean(-1)
+    loss = -log_p.gather(-1, y.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    return loss if loss.dim() == 1 else over_positions(loss, y)
+
+
+def perplexity(logits: Tensor, y: Tensor) -> Tensor:
+    """``P (1 + l − L)`` of an example with loss ``l``, where ``P = e^L`` and ``L`` is their mean.
+
+    That mean is over labels, so that an example counts for as much as it has labels.
+    """
+    loss, weight = cross_entropy(logits, y), label_counts(y).double()
+    mean = (loss * weight).sum() / weight.sum()
+    return mean.exp() * (1.0 + loss - mean)
+
+
+def differences(metric: str, x: Array, z: Array, weight: Array) -> Array:
+    """By how much each example's contribution to a metric differs between two models, x − z.
+
+    Of two perplexities ``P`` and ``Q`` the logarithms are compared, since losses of one example
+    under two models are alike, and perplexities of models that differ much are not: the difference
+    of the losses, times the logarithmic mean ``(P − Q)/(log P − log Q)``. Its mean is ``P − Q``,
+    and it is as sure as that of the losses.
+    """
+    if metric != "perplexity" or not len(x):
+        return x - z
+    p, q = float(weight @ x), float(weight @ z)
+    if not (p > 0 and q > 0 and p + q < np.inf):
+        return x - z
+    losses = np.log(p) - np.log(q) + (x / p - z / q)
+    scale = (p - q) / (np.log(p) - np.log(q)) if abs(np.log(p / q)) > 1e-6 else p
+    scaled: Array = scale * losses
+    return scaled
 
 
 def top5(logits: Tensor, y: Tensor) -> Tensor:
     """Whether each example's label is among the first five."""
     first = logits.topk(min(5, logits.shape[-1]), dim=-1).indices
     hit = (first == y.unsqueeze(-1)).any(-1).to(torch.float64)
-    return hit if hit.dim() == 1 else hit.mean(-1)
+    return hit if hit.dim() == 1 else over_positions(hit, y)
 
 
 def ece(logits: Tensor, y: Tensor) -> Tensor:
@@ -56,10 +91,10 @@ def ece(logits: Tensor, y: Tensor) -> Tensor:
     flat, y = logits.reshape(-1, logits.shape[-1]).to(torch.float64), y.reshape(-1)
     confidence, label = flat.softmax(-1).max(-1)
     bin_ = (confidence * metrics.BINS).ceil().long().clamp(1, metrics.BINS) - 1
-    over = (label == y).to(confidence) - confidence
+    over = torch.where(y == IGNORED, 0.0, (label == y).to(confidence) - confidence)
     gap = torch.zeros(metrics.BINS, dtype=over.dtype, device=over.device).index_add(0, bin_, over)
     value = (gap.sign()[bin_] * over).reshape(shape)
-    return value if value.dim() == 1 else value.mean(-1)
+    return value if value.dim() == 1 else over_positions(value, y.reshape(shape))
 
 
 def auc(logits: Tensor, y: Tensor) -> Tensor:
@@ -139,8 +174,8 @@ def average_precision(logits: Tensor, y: Tensor) -> Tensor:
 
 def brier(logits: Tensor, y: Tensor) -> Tensor:
     """Each example's squared error of the probabilities; of a sequence, the mean."""
-    each = metrics.brier_each(logits, y)
-    return each if each.dim() == 1 else each.mean(-1)
+    each = metrics.brier_each(logits, y.clamp(min=0))
+    return each if each.dim() == 1 else over_positions(each, y)
 
 
 Influence = Callable[[Tensor, Tensor], Tensor]
@@ -156,5 +191,6 @@ VALUES: dict[str, Influence] = {
     "brier": brier,
     "f1": f1,
     "log_loss": cross_entropy,
+    "perplexity": perplexity,
 }
 """Metrics of classes that a verdict can be about."""

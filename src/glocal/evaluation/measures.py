@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from glocal.core.errors import GlocalError, unknown
@@ -53,6 +54,9 @@ class Measure:
     """``values`` where those of an example do not depend on the others: of any shape [..., n]."""
     quick: Callable[[Tensor, Tensor], Tensor] | None = None
     """``values`` roughly, where they take long."""
+    of_loss: Callable[[Tensor], Tensor] | None = None
+    """The metric as a function of the mean cross-entropy, where it is one: then models can be
+    compared without what they put out, which of words is large."""
 
     @property
     def sign(self) -> float:
@@ -62,6 +66,12 @@ class Measure:
 
 EACH: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mae": errors.mae_each,
+}
+
+OF_LOSS: dict[str, Callable[[Tensor], Tensor]] = {
+    "cross_entropy": torch.clone,
+    "log_loss": torch.clone,
+    "perplexity": torch.exp,
 }
 
 OF_NUMBERS = {
@@ -79,7 +89,8 @@ def named(name: str) -> Measure:
         value, values = OF_NUMBERS[name]
         return Measure(name, value, values, lower, EACH.get(name))
     if name in influence.VALUES:
-        return Measure(name, metrics.METRICS[name], influence.VALUES[name], lower)
+        of_loss = OF_LOSS.get(name)
+        return Measure(name, metrics.METRICS[name], influence.VALUES[name], lower, of_loss=of_loss)
     raise unknown("metric", name, [*influence.VALUES, *OF_NUMBERS])
 
 
@@ -134,13 +145,14 @@ def fitting(fed: Federation) -> list[str]:
     if not fed.target.classes:
         return list(names)
     if fed.y.dim() > 1:
-        names = ("accuracy", "top5", "cross_entropy", "log_loss", "brier", "ece")
+        names = ("accuracy", "top5", "cross_entropy", "log_loss", "perplexity", "brier", "ece")
     return [
         name
         for name in names
         if name in influence.VALUES
         and (name not in ("auc", "average_precision") or fed.classes == 2)
         and (name != "top5" or fed.classes > 5)
+        and (name != "perplexity" or not fed.x.is_floating_point())
     ]
 
 
@@ -208,10 +220,11 @@ def check_fits(chosen: Chosen, fed: Federation, same: float | None = None) -> No
         raise GlocalError(f"{chosen} is no metric of {what}: use one of {', '.join(names)}.")
 
 
-def standard_error(values: Tensor) -> float:
+def standard_error(values: Tensor, weight: Tensor | None = None) -> float:
     """Of a mean of contributions; one more example, which contributes 0, keeps it above zero."""
     n = len(values)
     if not n:
         return math.nan
-    mean = values.mean()
-    return math.sqrt(float((values - mean).square().sum() + mean.square())) / n
+    w = torch.ones_like(values) if weight is None else weight.to(values) * (n / weight.sum())
+    mean = (w * values).mean()
+    return math.sqrt(float((w * (values - mean)).square().sum() + mean.square())) / n

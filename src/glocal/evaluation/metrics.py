@@ -2,10 +2,10 @@
 
 A metric is a pure function that maps one client's ``logits`` [n, C], labels ``y`` [n] and,
 optionally, a ``weight`` for each example (the pooled estimate needs one) to a float. For sequences
-``logits`` are [n, T, C] and ``y`` is [n, T]: every position counts as an example, with its
-sequence's weight or, where ``weight`` is [n, T], its own (0 for padding). Without examples, or with
-weights that sum to zero, a metric is NaN. Sums are in double precision, over the whole set:
-a mean of batches' calibration errors or AUCs is another quantity.
+``logits`` are [n, T, C] and ``y`` is [n, T]: every position with a label counts as an example
+(:mod:`glocal.core.padding`), with its sequence's weight or, where ``weight`` is [n, T], its own.
+Without examples, or with weights that sum to zero, a metric is NaN. Sums are in double precision,
+over the whole set: a mean of batches' calibration errors or AUCs is another quantity.
 
 Calibration is that of Guo, Pleiss, Sun and Weinberger, *On calibration of modern neural networks*,
 ICML 2017: with the top-1 confidences cut into 15 bins of equal width ``((b−1)/15, b/15]``::
@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from glocal.core.errors import GlocalError
+from glocal.core.padding import IGNORED, over_positions
 
 BINS = 15
 
@@ -33,9 +34,9 @@ Metric = Callable[..., float]
 
 
 def correct(logits: Tensor, y: Tensor) -> Tensor:
-    """Whether each example's label comes first, [n]; of a sequence, the share of its positions."""
+    """Whether each example's label comes first, [n]; of a sequence, the share of its labels."""
     hit = (logits.argmax(-1) == y).to(torch.float64)
-    return hit if hit.dim() == 1 else hit.mean(-1)
+    return hit if hit.dim() == 1 else over_positions(hit, y)
 
 
 def accuracy(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
@@ -60,6 +61,14 @@ def cross_entropy(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> fl
     logits, y, w = _flat(logits, y, weight)
     log_p = logits.to(torch.float64).log_softmax(-1)
     return _mean(-log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1), w)
+
+
+def perplexity(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+    """``exp`` of the cross-entropy: among how many equally likely classes it is as hard to guess.
+
+    Of text, the cross-entropy is a mean over all tokens of a client, not over sequences.
+    """
+    return float(np.exp(cross_entropy(logits, y, weight)))
 
 
 def auc(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
@@ -166,11 +175,12 @@ METRICS: dict[str, Metric] = {
     "f1": f1,
     "log_loss": cross_entropy,
     "mce": mce,
+    "perplexity": perplexity,
     "top5": top_k(5),
 }
 """The metrics of classes; :mod:`glocal.evaluation.errors` has those of numbers."""
 
-LOWER_IS_BETTER = ("brier", "cross_entropy", "ece", "log_loss", "mae", "mce", "rmse")
+LOWER_IS_BETTER = ("brier", "cross_entropy", "ece", "log_loss", "mae", "mce", "perplexity", "rmse")
 
 PERCENT = ("accuracy", "balanced_accuracy", "top5")
 """The metrics that tables and figures show in per cent."""
@@ -288,6 +298,9 @@ def _flat(logits: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Ten
                 f"label, {tuple(y.shape)}, not {tuple(weight.shape)}."
             )
         w = w * weight.to(w).view(*weight.shape, *(1,) * (y.dim() - weight.dim()))
+    if y.dim() > 1:
+        w = w * (y != IGNORED)
+        y = y.clamp(min=0)
     return logits.flatten(0, -2), y.flatten(), w.flatten()
 
 

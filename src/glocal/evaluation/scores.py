@@ -13,10 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glocal.core.padding import IGNORED, label_counts, over_positions
 from glocal.core.threads import one_thread
 from glocal.data.federation import Federation
 from glocal.evaluation.measures import Measure, of_task, standard_error
 from glocal.evaluation.metrics import fairness
+from glocal.nn.losses import cross_entropy
 from glocal.nn.task import Task
 
 
@@ -82,7 +84,8 @@ def measured(
     if not fed.target.classes:
         y = labels_in_unit(fed, y, ids)
     n = real.sum(1)
-    mean_loss = (loss * real).sum(1) / n
+    weight = real if y.dim() == 2 else real * (y != IGNORED).sum(-1)
+    mean_loss = (loss * weight).sum(1) / weight.sum(1)
     if measure.each is not None:
         each = torch.where(real, measure.each(output, y), 0.0)
         mean = each.sum(1) / n
@@ -94,16 +97,48 @@ def measured(
         value = measure.sign * torch.tensor(values, dtype=torch.float64)
         if errors:
             found = [_error(measure, v, *e) for v, e in zip(values, each_client, strict=True)]
-            of_loss = [standard_error(loss[i][real[i]].double()) for i in range(len(ids))]
+            of_loss = [
+                standard_error(loss[i][real[i]].double(), weight[i][real[i]])
+                for i in range(len(ids))
+            ]
             of_value, other = (torch.tensor(e, dtype=torch.float64) for e in (found, of_loss))
             error = torch.where(value.isnan(), other, of_value)
     accuracy = None
     if fed.target.classes:
         hit = (output.argmax(-1) == y).float()
-        hit = hit if hit.dim() == 2 else hit.mean(-1)
-        accuracy = ((hit * real).sum(1) / n).to(device)
+        hit = hit if hit.dim() == 2 else over_positions(hit, y)
+        accuracy = ((hit * weight).sum(1) / weight.sum(1)).to(device)
     error = None if error is None else error.float().to(device)
     return Scores(value.float().to(device), mean_loss.to(device), error, accuracy)
+
+
+def compared_by_loss(task: Task) -> bool:
+    """Whether each example's loss is enough to know what the metric that counts is."""
+    return of_task(task).of_loss is not None and task.losses is cross_entropy
+
+
+def from_losses(
+    task: Task, marks: dict[str, Tensor], weight: Tensor, *, errors: bool = True
+) -> Scores:
+    """The same as :func:`measured` from losses and hits alone, [models, examples].
+
+    ``weight`` is what each example weighs, 0 where it is padding.
+    """
+    measure, device = of_task(task), weight.device
+    assert measure.of_loss is not None
+    loss, correct, w = (part.cpu().double() for part in (marks["loss"], marks["correct"], weight))
+    total = w.sum(1)
+    mean, accuracy = ((each * w).sum(1) / total for each in (loss, correct))
+    value, error = measure.of_loss(mean), None
+    if errors:
+        # By how much the metric changes with the loss: by as much, or e to the loss.
+        slope = value if measure.name == "perplexity" else torch.ones_like(value)
+        of_each = zip(loss, w, strict=True)
+        found = [standard_error(each[x > 0], x[x > 0]) for each, x in of_each]
+        error = (slope * torch.tensor(found, dtype=torch.float64)).float().to(device)
+    scores = (measure.sign * value, mean, accuracy)
+    value, mean, accuracy = (each.float().to(device) for each in scores)
+    return Scores(value, mean, error, accuracy)
 
 
 def recorded(task: Task, found: Scores, picks: list[str] | None = None) -> dict[str, Any]:
@@ -134,7 +169,7 @@ def _error(measure: Measure, value: float, output: Tensor, y: Tensor) -> float:
     """The standard error of the metric, where it has a value."""
     if math.isnan(value):
         return math.nan
-    return standard_error((measure.quick or measure.values)(output, y))
+    return standard_error((measure.quick or measure.values)(output, y), label_counts(y))
 
 
 def in_unit(fed: Federation, output: Tensor, ids: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from glocal.evaluation import paired_test, pooling_test
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.distributions import Array
 from glocal.evaluation.evaluate import Outcome
+from glocal.evaluation.influence import differences
 from glocal.evaluation.intervals import LEVEL, nan_mean
 from glocal.evaluation.label_shares import share_variances, widened
 from glocal.evaluation.measures import relative
@@ -34,7 +35,9 @@ from glocal.evaluation.verdict import (
     ENOUGH,
     POINTS,
     SHARE,
+    Ends,
     Verdict,
+    exact_ends,
     of_these_models,
     verdicts,
 )
@@ -79,9 +82,7 @@ class Estimate:
         """[repeats][clients]: what each test example counts for, of sum 1."""
         if self.pooled:
             return [list(label_weights(t.fed).double().numpy()) for t in self.trials]
-        return [
-            [np.full(n, 1 / max(n, 1)) for n in t.fed.test.counts().tolist()] for t in self.trials
-        ]
+        return [[_by_labels(t.fed, k) for k in range(self.clients)] for t in self.trials]
 
     @cached_property
     def units(self) -> list[list[NDArray[np.int64]]]:
@@ -118,7 +119,10 @@ class Estimate:
         sign, repeats = -1.0 if self.lower else 1.0, []
         for r, (trial, other) in enumerate(zip(self.trials, alone, strict=True)):
             pairs = zip(self.of(trial.outcome), self.of(other), strict=True)
-            difference = [sign * (x - z) for x, z in pairs]
+            difference = [
+                sign * differences(self.metric, x, z, w)
+                for (x, z), w in zip(pairs, self.weights[r], strict=True)
+            ]
             repeats.append(_without_nan(Pairs(self.units[r], self.weights[r], difference)))
         return repeats
 
@@ -139,9 +143,7 @@ class Estimate:
         """The verdict on every client, ``same`` being δ."""
         tested = self.tested(alone)
         differences = self.differences(tested)
-        delta = np.full(self.clients, POINTS if same is None else same)
-        if same is None and relative(self.metric, self.lower):
-            delta = SHARE * np.abs(np.array(over_repeats(self.means(alone))))
+        delta = self.same_within(alone, same)
         found = self._verdicts(tested, differences, delta)
         if not (self.pooled and self.trials[0].uncertain_shares):
             return found
@@ -154,13 +156,31 @@ class Estimate:
         if len(tested) >= ENOUGH:
             n_train = self.trials[0].fed.train.counts().cpu().double().numpy()
             return verdicts(differences, n_train, delta, LEVEL, pooled=self.pooled)
-        exact = None
-        if self.metric == "accuracy":
-            exact = [
-                [(t.units[k], t.difference[k], 0 * t.difference[k], t.weight[k]) for t in tested]
-                for k in range(self.clients)
-            ]
-        return of_these_models(differences, exact, delta, LEVEL)
+        return of_these_models(differences, self.exact(tested), delta)
+
+    def exact(self, tested: Sequence[Pairs]) -> list[Ends] | None:
+        """The ends of each client's exact paired test, which there is of accuracies."""
+        if self.metric != "accuracy":
+            return None
+        tests: list[list[paired_test.Repeat]] = [
+            [(t.units[k], t.difference[k], 0 * t.difference[k], t.weight[k]) for t in tested]
+            for k in range(self.clients)
+        ]
+        return [exact_ends(test, LEVEL) for test in tests]
+
+    def same_within(self, alone: Sequence[Outcome], same: float | None) -> Array:
+        """δ of each client."""
+        if same is None and relative(self.metric, self.lower):
+            values: Array = np.array(over_repeats(self.means(alone)))
+            return SHARE * np.abs(values)
+        return np.full(self.clients, POINTS if same is None else same)
+
+
+def _by_labels(fed: Federation, client: int) -> Array:
+    """What each of a client's test examples counts for, of sum 1: as much as it has labels."""
+    counts = fed.label_counts[fed.test.of(client)].double().cpu().numpy()
+    shares: Array = counts / max(counts.sum(), 1.0)
+    return shares
 
 
 def _without_nan(tested: Pairs) -> Pairs:

@@ -121,17 +121,26 @@ def verdicts(
     ]
 
 
+Ends = tuple[float, float]
+"""Of an interval."""
+
+
+def exact_ends(tests: Sequence[Repeat], level: float) -> Ends:
+    """The ends of the exact paired test on one client's test examples."""
+    exact = compare_repeats(tests, level)
+    return exact.low, exact.high
+
+
 def of_these_models(
     differences: PairedDifferences,
-    tests: Sequence[Sequence[Repeat]] | None,
+    exact: Sequence[Ends] | None,
     same: Array,
-    level: float,
 ) -> list[Verdict]:
     """The verdict on every client's trained models, from one repeat or two.
 
-    ``tests[k]``, of accuracies, are what the exact paired test takes, and by that test clients are
-    called better or worse off. The interval is the normal one of the test examples; where the two
-    disagree on zero, it ends at zero or where the test puts its end.
+    ``exact[k]``, of accuracies, are the ends of the exact paired test, by which clients are called
+    better or worse off. The interval is the normal one of the test examples; where the two disagree
+    on zero, it ends at zero or where the test puts its end.
     """
     found = []
     for k in range(differences.benefit.shape[1]):
@@ -143,10 +152,10 @@ def of_these_models(
         noise = float(differences.noise[there, k].mean())
         sd = math.sqrt(noise * differences.overlap[k])
         low, high = benefit - Z * sd, benefit + Z * sd
-        if tests is not None:
-            exact = compare_repeats(tests[k], level)
-            low = max(low, exact.low) if exact.low > 0 else min(low, 0.0)
-            high = min(high, exact.high) if exact.high < 0 else max(high, 0.0)
+        if exact is not None:
+            exact_low, exact_high = exact[k]
+            low = max(low, exact_low) if exact_low > 0 else min(low, 0.0)
+            high = min(high, exact_high) if exact_high < 0 else max(high, 0.0)
         said, needs = word(low, high, float(same[k])), None
         if said == "undecided":
             n = float(differences.effective[there, k].mean())

@@ -37,6 +37,7 @@ from torch.func import grad, vmap
 
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, shown, unknown
+from glocal.core.padding import over_positions
 from glocal.core.spec import Call, parse_call, split_plus
 from glocal.core.types import Batch, Carry, Downlink, Params, Tree
 from glocal.core.validation import build, not_negative, positive
@@ -50,7 +51,7 @@ from glocal.experiment.local_epochs import Keys
 from glocal.methods import selector
 from glocal.methods.local import GRID, LocalTraining
 from glocal.nn.optim import sgd
-from glocal.nn.task import Task, weighted_mean
+from glocal.nn.task import Task, label_weights, weighted_mean
 from glocal.slots.client import Candidates, Objective, Phase, check_counts, plain_loss
 from glocal.slots.sharing import Selector, everything
 from glocal.slots.sharing import last as last_layers
@@ -196,9 +197,9 @@ def distill(
         student = task.logits(w, x, key)
         teacher = (task.predict(carry["g"], x) / T).log_softmax(-1)
         kl = (teacher.exp() * (teacher - (student / T).log_softmax(-1))).sum(-1)
-        each = kl.flatten(1).mean(1) if kl.dim() > 1 else kl  # of a sequence, over its positions
+        each = over_positions(kl, batch["y"]) if kl.dim() > 1 else kl
         both = hard * task.losses(student, batch["y"]) + soft * each
-        return weighted_mean(both, batch["weight"])
+        return weighted_mean(both, label_weights(batch))
 
     return _technique("distill", training, objective=objective)
 

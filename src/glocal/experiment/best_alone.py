@@ -95,7 +95,8 @@ def fit_all(
     for r, (fed, of_repeat) in enumerate(zip(federations, seeds, strict=True)):
         for k in range(clients):
             rows, own = learnable(fed, k, tune=tune).cpu().numpy(), fed.test.of(k).cpu().numpy()
-            seed = rng.seed_of(rng.fold(rng.fold(rng.key(of_repeat), 0xBE57), k)) % 2**32
+            number = int(fed.number_of(torch.tensor(k)))
+            seed = rng.seed_of(rng.fold(rng.fold(rng.key(of_repeat), 0xBE57), number)) % 2**32
             fold = folds_of(fed, k, of_repeat, tune=tune)
             tasks.append(Task(r, k, rows, own, fold, seed, limit))
     found: dict[tuple[int, int], Found] = {}

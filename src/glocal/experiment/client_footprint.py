@@ -61,7 +61,7 @@ def footprint(
 ) -> tuple[Client, int]:
     """What the client takes that has most examples, ``longest``, and the server's state."""
     task = task.largest().plain()
-    local = method.client_half(task)
+    local = method.client_half(task, setting.schema)
     key = rng.key(0, x.device)
     with torch.no_grad():
         begun = method.begin(task, task.params, setting)

@@ -126,6 +126,12 @@ class Config:
     min_examples: int = setting(
         0, "Data", "Leave out the data's own clients with fewer examples, and name them.", least=0
     )
+    chronological: bool | None = setting(
+        None,
+        "Data",
+        "Rows are in the order of time: each client trains on its first and is tested on its last. "
+        "Text always is.",
+    )
     model: str | Module | Callable[[], Module] | Mapping[str, Any] = setting(
         "mlp",
         "Training",
@@ -165,6 +171,12 @@ class Config:
         "A client whose training is not finite: fatal (the run ends), skip (it sits the round "
         "out), clip (what is finite of its update is used, shortened).",
     )
+    longest_update: float | None = setting(
+        None,
+        "Training",
+        "Leave out updates that are longer than so many times the median of their round; by "
+        "default only deployments do (10).",
+    )
     tune: bool = setting(
         False,
         "Training",
@@ -177,6 +189,12 @@ class Config:
         "Stop when the metric on validation data was evaluated so often without getting better, "
         "and keep the best round; never by default.",
         least=1,
+    )
+    public_noise: bool = setting(
+        False,
+        "Training",
+        "Draw the noise of dp, and who is sampled with it, from the seed, not from a secret key: "
+        "the run can be repeated, and anyone who has the seed can take the noise off.",
     )
     attack: str | Attack | None = setting(
         None, "Training", "What malicious clients do, as in 'sign-flip(share=0.2)'.", option=""
@@ -206,9 +224,9 @@ class Config:
         "Evaluation",
         "What better off is measured by, and what is chosen by on validation data: accuracy (the "
         "default), balanced_accuracy, f1, log_loss, brier, ece, top5; of two classes also auc and "
-        "average_precision; of numbers and counts mae (the default), rmse and r2; or your own "
-        "function of labels and predictions, as own.py:name. (All but accuracy on own test "
-        "splits.)",
+        "average_precision; of text also perplexity; of numbers and counts mae (the default), rmse "
+        "and r2; or your own function of labels and predictions, as own.py:name. (All but accuracy "
+        "on own test splits.)",
     )
     same: float | None = setting(
         None,
@@ -246,7 +264,11 @@ class Config:
     public: tuple[Tensor, Tensor] | None = setting(
         None, "Evaluation", "Inputs and labels that are nobody's, for ewc(fisher=public)."
     )
-    seed: int = setting(0, "Machine", "The seed of everything drawn: same seed, same result.")
+    seed: int = setting(
+        0,
+        "Machine",
+        "The seed of everything drawn but the noise of dp: same seed, same result.",
+    )
     engine: str | Engine = setting(
         "auto",
         "Machine",

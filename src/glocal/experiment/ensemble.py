@@ -98,7 +98,7 @@ def own_names(training: Training, progress: Progress) -> set[str]:
     state that no model is made of (SCAFFOLD's control variates) is none of these.
     """
     method = training.method(progress)
-    local = method.client_half(training.task)
+    local = method.client_half(training.task, training.setting.schema)
     down = method.broadcast(progress.server, progress.round, training.setting)
     state = training.make(progress, local)(0)
     moved = tree.map(lambda v: v + 1 if v.is_floating_point() else v, state)

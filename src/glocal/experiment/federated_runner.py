@@ -37,6 +37,7 @@ from glocal.experiment.tuning import Choice
 from glocal.nn.architectures import parts
 from glocal.slots.method import Plan
 from glocal.slots.server_half import whole_model
+from glocal.training import plateau
 from glocal.training.best_round import at_best
 from glocal.training.checkpoint import CheckpointPolicy, CheckpointWriter
 from glocal.training.client_state.placement import Storage
@@ -88,7 +89,9 @@ class Federated:
             adversary,
             config.diverged,
             Storage(config.states),
+            longest_update=config.longest_update,
             patience=config.patience,
+            public_noise=config.public_noise,
         )
         if config.patience is not None and self.private:
             raise GlocalError(
@@ -96,6 +99,7 @@ class Federated:
                 "which dp does not count: leave one of them out."
             )
         unequal.check_techniques(setup.task, techniques(config.adapt))
+        plateau.check(self.plan, config.validate_every)
         for technique in techniques(config.adapt):
             technique.check(setup.task, config.public, private=self.private)
             if technique.name == "distill":
@@ -245,7 +249,7 @@ class Federated:
                 tick=tick,
             )
         states, on_disk = contents(done.clients)
-        privacy = training.method(done).privacy
+        privacy, public = training.method(done).privacy, training.public_noise
         return Repeat(
             outcome,
             scores.value,
@@ -266,7 +270,9 @@ class Federated:
             adapted=adapted,
             trained=trained,
             struck=struck(training, setup, trained.models, end.stopped),
-            privacy=privacy.spent(done.server["privacy"], training.setting) if privacy else None,
+            privacy=privacy.spent(done.server["privacy"], training.setting, public=public)
+            if privacy
+            else None,
             made=made(training, done, setup.fed),
             on_disk=on_disk,
         )

@@ -33,7 +33,8 @@ def folds_of(fed: Federation, k: int, seed: int, *, tune: bool) -> Integers:
     """The fold of each row that a client may learn from: the same for all that it tries."""
     rows = learnable(fed, k, tune=tune).cpu()
     unit = None if fed.unit is None else fed.unit.cpu()[rows].numpy()
-    key = rng.fold(rng.fold(rng.key(seed), 0xF01D), k)
+    number = int(fed.number_of(torch.tensor(k)))
+    key = rng.fold(rng.fold(rng.key(seed), 0xF01D), number)
     # Numbers have no classes to keep in proportion.
     y = fed.y_train.cpu()[rows] if fed.target.classes else torch.zeros(len(rows), dtype=torch.int64)
     return folds(y.numpy(), unit, key)

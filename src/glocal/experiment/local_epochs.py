@@ -57,7 +57,8 @@ class SideClients:
         """Rows that are the same in all repeats are not copied."""
         device, count = federations[0].x.device, len(federations[0])
         roots = [rng.fold(rng.key(seed, device), 0xA10E) for seed in seeds]
-        each = torch.arange(count, device=device).repeat(len(federations))
+        places = torch.arange(count, device=device)
+        each = torch.cat([fed.number_of(places) for fed in federations])
         keys = Keys(torch.stack(roots).repeat_interleave(count), each)
         fed = SideBySide.of(federations).whole if len(federations) > 1 else federations[0]
         return cls(fed, tuple(federations), tuple(seeds), keys)

@@ -77,7 +77,8 @@ def _module(
 
 def _named(model: str, fed: Federation, seed: int) -> nn.Module:
     shape = tuple(fed.x.shape[1:])
-    return models.build(model, input_shape=shape, classes=fed.classes, seed=seed)
+    spec = models.completed(model, fed.vocabulary)
+    return models.build(spec, input_shape=shape, classes=fed.classes, seed=seed)
 
 
 def load_weights(module: nn.Module, init: Mapping[str, Tensor] | str | Path) -> None:

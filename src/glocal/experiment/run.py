@@ -31,6 +31,7 @@ from glocal.experiment.repeat import Repeat, Trained
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made
 from glocal.experiment.unequal import ClientArchitectures
+from glocal.nn import models
 from glocal.prediction.client_model import ClientModel
 from glocal.prediction.description import Description, class_names
 
@@ -281,14 +282,16 @@ def _described(setup: Setup, fed: Federation, method: str) -> Description:
     """What the models of a run are."""
     given = setup.config.model
     own = is_own(given) or not isinstance(given, str)
-    in_python = f"{setup.model_name}, given in Python"
+    architecture = f"{setup.model_name}, given in Python"
+    if isinstance(given, str):
+        architecture = given if own else models.completed(given, fed.vocabulary)
     return Description(
         client="",
         method=method,
         task=fed.target.task,
         metric=setup.metric,
         classes=class_names(fed.classes, fed.describe) if fed.target.classes else (),
-        architecture=given if isinstance(given, str) else in_python,
+        architecture=architecture,
         own=own,
         input_shape=tuple(fed.x.shape[1:]),
         tokens=not fed.x.is_floating_point(),

@@ -31,6 +31,7 @@ from glocal.experiment.runner import memory_needed, runner_of
 from glocal.experiment.setup import Setup
 from glocal.methods.specs import resolve, with_setting
 from glocal.slots.method import as_plan
+from glocal.training import plateau
 from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.loop import Training
 from glocal.training.resumed import RoundsEnd, run_rounds
@@ -271,7 +272,8 @@ class Candidates:
         rate = 1.0 if first is None or own is None else own / first
         training = self.trainings[repeat]
         # Candidates are compared where a step of the search ends, and nowhere else.
-        training = replace(training, validate_every=0, patience=None)
+        every = training.validate_every if plateau.is_used(training.plan) else 0
+        training = replace(training, validate_every=every, patience=None)
         return replace(training, rate=rate, stop=until, by_client=True, turns=(lanes,))
 
     def _fitting(self, cells: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:

@@ -19,7 +19,7 @@ from glocal.core.own_code import is_own, load_own
 from glocal.core.spec import split_plus
 from glocal.core.threads import one_thread
 from glocal.core.types import Params
-from glocal.core.validation import build, not_negative
+from glocal.core.validation import build, not_negative, positive
 from glocal.data.federation import Federation
 from glocal.data.schema import needs_classes
 from glocal.engines.base import Engine
@@ -247,6 +247,8 @@ def check_names(config: Config) -> None:
     if isinstance(config.losses, str) and config.losses not in LOSSES:
         raise unknown("loss", config.losses, LOSSES)
     not_negative(join_cost=config.join_cost, personalise_cost=config.personalise_cost)
+    if config.longest_update is not None:
+        positive(longest_update=config.longest_update)
     if config.same is not None:
         not_negative(same=config.same)
         measures.check_same(config.same, config.metric)

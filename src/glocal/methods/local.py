@@ -26,6 +26,7 @@ from glocal.methods.training_args import (
     in_force,
     schedule,
 )
+from glocal.nn.optim import Plateau
 from glocal.nn.task import Task
 from glocal.slots.client import Candidates, Finish, Local, Phase, Received, Start
 from glocal.slots.method import Method
@@ -77,8 +78,14 @@ def local(
         positive(lr=training["lr"])
     elif grid is not None and (not grid or min(grid) <= 0):
         raise GlocalError(f"grid must hold learning rates above 0, not {grid}.")
-    rates = (training["lr"],) if "lr" in training else tuple(grid or ())
+    rates = (float(training["lr"]),) if "lr" in training else tuple(map(float, grid or ()))
     positive_integers(max_epochs=max_epochs, patience=patience)
+    by_epoch = schedule(training.get("schedule", "constant"))
+    if isinstance(by_epoch, Plateau):
+        raise GlocalError(
+            "local cannot have a plateau schedule: a client alone keeps its best epoch on "
+            "validation data; use step, inverse or cosine."
+        )
     settings: TrainingArgs = {"batch_size": 10, "epochs": 1, **training, "lr": 1.0}
     opt = client_optimiser(**settings)
     recorded = in_force({**settings, **training})
@@ -106,7 +113,7 @@ def local(
         max_epochs=max_epochs,
         patience=patience,
         batch_size=settings["batch_size"],
-        schedule=schedule(settings.get("schedule", "constant")),
+        schedule=by_epoch,
         settings=str(sorted(settings.items())),
         training=recorded,
     )

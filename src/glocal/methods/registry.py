@@ -17,8 +17,10 @@ from glocal.core.own_code import is_own, load_own, told
 from glocal.core.spec import parse_call
 from glocal.nn.optim import Optimizer
 from glocal.slots.aggregation import Combine
+from glocal.slots.auxiliary import Auxiliary
 from glocal.slots.compression import Compression
 from glocal.slots.method import Method, Plan
+from glocal.slots.pretraining import Pretraining
 from glocal.slots.privacy import Privacy
 from glocal.slots.weighting import Weighting
 
@@ -73,6 +75,12 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "low-rank": ("compression", "slots.compressors:low_rank"),
     "quantised": ("compression", "slots.compressors:quantised"),
     "top-k": ("compression", "slots.compressors:top_k"),
+    "aux-head": ("auxiliary", "slots.auxiliaries:aux_head"),
+    "autoencoder": ("auxiliary", "slots.auxiliaries:autoencoder"),
+    "jigsaw": ("auxiliary", "slots.self_supervised:jigsaw"),
+    "masked-tokens": ("auxiliary", "slots.self_supervised:masked_tokens"),
+    "rotation": ("auxiliary", "slots.self_supervised:rotation"),
+    "pretrain": ("pretraining", "slots.pretraining:pretrain"),
     "sgd": ("server_opt", "nn.optim:sgd"),
     "momentum": ("server_opt", "nn.server_optim:momentum"),
     "adam": ("server_opt", "nn.server_optim:adam"),
@@ -89,9 +97,11 @@ SLOT_OF: dict[type, str] = {
     Optimizer: "server_opt",
     Privacy: "privacy",
     Compression: "compression",
+    Auxiliary: "auxiliary",
+    Pretraining: "pretraining",
 }
 
-COMPONENTS = ("weighting", "combine", "server_opt", "privacy", "compression")
+COMPONENTS = tuple(dict.fromkeys(slot for slot in SLOT_OF.values() if slot != "method"))
 """The slots that a component fills."""
 
 REGISTERED: dict[str, Entry] = {}
@@ -144,9 +154,9 @@ def register(
     Args:
         name: As specs spell it: letters, digits, ``-``, ``_`` and ``.``, first a letter.
         make: Makes it from its settings, which are annotated as those of ``ditto`` are.
-        slot: ``method``, ``weighting``, ``combine``, ``server_opt``, ``privacy`` or
-            ``compression``; found out by what ``make`` is said to return, or returns without
-            settings.
+        slot: ``method``, ``weighting``, ``combine``, ``server_opt``, ``privacy``,
+            ``compression``, ``auxiliary`` or ``pretraining``; found out by what ``make`` is said to
+            return, or returns without settings.
     """
     if make is None:
         return lambda function: _register(name, function, slot)

@@ -7,7 +7,7 @@ federated learning*, ICML 2020 (option II). Every step of client i is corrected,
 
 afterwards c_i⁺ = c_i − c + (w − w_i) / (steps · η), and the server moves c by |S|/K times the mean
 of c_i⁺ − c_i. That formula for c_i⁺ holds for plain SGD alone, so momentum, weight decay and other
-optimisers are refused.
+optimisers are refused, and so is clipping.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def scaffold(**training: Unpack[TrainingArgs]) -> Method:
     """FedAvg whose clients' steps are corrected for how they differ from the rest."""
     if training.get("optimiser", "sgd") != "sgd":
         raise GlocalError("scaffold needs optimiser=sgd: its correction is derived for that alone.")
-    for name in ("momentum", "weight_decay", "nesterov"):
+    for name in ("momentum", "weight_decay", "nesterov", "grad_clip"):
         if training.get(name):
             raise GlocalError(
                 f"scaffold cannot take {name}: its correction is for plain SGD; leave it out."

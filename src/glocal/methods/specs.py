@@ -1,11 +1,11 @@
 """Method specs made into methods.
 
 A spec is a base, its hyper-parameters in brackets, and components joined by ``+``:
-``fedprox(mu=0.1)+uniform+adam(lr=0.01)``. A component used as a base means fedavg with it, and the
-settings it does not know are fedavg's: ``adam(lr=0.01, epochs=1)`` is
-``fedavg(epochs=1)+adam(lr=0.01)``, where ``lr`` is the server's. ``own.py:name`` is a method or a
-component of the user's own. Every base also takes ``shared``, which layers are, and ``rounds``, how
-many it trains for where that is not what the settings say.
+``fedprox(mu=0.1)+uniform+adam(lr=0.01)``. A component used as a base means fedavg with it (one that
+acts on private layers, lg-fedavg with it), and the settings it does not know are fedavg's:
+``adam(lr=0.01, epochs=1)`` is ``fedavg(epochs=1)+adam(lr=0.01)``, where ``lr`` is the server's.
+``own.py:name`` is a method or a component of the user's own. Every base also takes ``shared``,
+which layers are, and ``rounds``, how many it trains for where that is not what the settings say.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.own_code import is_own, told
 from glocal.core.spec import Call, parse_call, split_plus, written
 from glocal.methods import registry
-from glocal.methods.fedavg import fedavg
 from glocal.nn import optim
 from glocal.slots import sharing
-from glocal.slots.method import Method, Plan, as_plan
+from glocal.slots.method import Method, Plan, Stage, as_plan
 from glocal.slots.sharing import Selector
 
 SELECTORS: dict[str, Callable[..., Selector]] = {
@@ -36,6 +35,10 @@ SELECTORS: dict[str, Callable[..., Selector]] = {
 
 EVERY_BASE = ("shared", "rounds")
 """What every base takes beside its own settings and those of training."""
+
+
+OF_PRIVATE_LAYERS = ("auxiliary", "pretraining")
+"""Slots that act where clients keep layers private; a stage that shares all goes without."""
 
 
 def resolve(spec: str) -> Method | Plan:
@@ -74,8 +77,18 @@ def resolve(spec: str) -> Method | Plan:
         return base
     if isinstance(base, Method):
         return base.replace(**slots)
-    stages = tuple(replace(s, method=s.method.replace(**slots)) for s in base.stages)
-    return replace(base, stages=stages)
+    return replace(base, stages=tuple(_filled(stage, slots, base) for stage in base.stages))
+
+
+def _filled(stage: Stage, slots: dict[str, Any], plan: Plan) -> Stage:
+    """A stage with its slots filled: what needs private layers, where there are some."""
+
+    def private(stage: Stage) -> bool:
+        return (slots.get("shared") or stage.method.shared).name != "everything"
+
+    if not private(stage) and any(map(private, plan.stages)):
+        slots = {name: made for name, made in slots.items() if name not in OF_PRIVATE_LAYERS}
+    return replace(stage, method=stage.method.replace(**slots))
 
 
 def calls(spec: str) -> list[Call]:
@@ -83,7 +96,7 @@ def calls(spec: str) -> list[Call]:
     first, *components = (Call(*parse_call(part)) for part in split_plus(spec))
     entry = registry.lookup(first.name)
     if entry is not None and entry.slot != "method":
-        return [*_as_base(first, entry.make), *components]
+        return [*_as_base(first, entry), *components]
     return [first, *components]
 
 
@@ -105,16 +118,21 @@ def leaves_rate_open(spec: str) -> bool:
     return "lr" in takes and "lr" not in base.kwargs
 
 
-def _as_base(call: Call, make: Callable[..., Any]) -> tuple[Call, Call]:
-    """A component used as a base is fedavg with it: the settings it knows are its own."""
-    own = validation.declared(make)[1].keys()
-    known = [*own, *validation.declared(fedavg)[1], *EVERY_BASE]
+def _as_base(call: Call, entry: registry.Entry) -> tuple[Call, Call]:
+    """A component used as a base is fedavg with it: the settings it knows are its own.
+
+    One that acts on private layers is lg-fedavg with it.
+    """
+    base = "lg-fedavg" if entry.slot in OF_PRIVATE_LAYERS else "fedavg"
+    of_base = registry.entries("method")[base].make
+    own = validation.declared(entry.make)[1].keys()
+    known = [*own, *validation.declared(of_base)[1], *EVERY_BASE]
     for setting in call.kwargs:
         if setting not in known:
             raise unknown(f"setting of {call.name}", setting, known)
     settings = {k: v for k, v in call.kwargs.items() if k in own}
     training = {k: v for k, v in call.kwargs.items() if k not in own}
-    return Call("fedavg", (), training), Call(call.name, call.args, settings)
+    return Call(base, (), training), Call(call.name, call.args, settings)
 
 
 def _refuse_a_second_optimiser(

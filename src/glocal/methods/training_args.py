@@ -23,7 +23,9 @@ class TrainingArgs(TypedDict, total=False):
         weight_decay: strength of the pull to 0.
         nesterov: whether momentum looks ahead (of sgd).
         optimiser: sgd, adam or adamw.
-        schedule: of the learning rate over rounds, as in step(0.99, 10) or cosine(100).
+        schedule: of the learning rate over rounds, as in step(0.99, 10), cosine(100) or, by
+            validation loss, plateau(0.5).
+        grad_clip: the largest norm of a mini-batch's gradient, to which longer ones are shortened.
     """
 
     lr: float
@@ -34,6 +36,7 @@ class TrainingArgs(TypedDict, total=False):
     nesterov: bool
     optimiser: str
     schedule: str | Call
+    grad_clip: float
 
 
 _KINDS = get_type_hints(TrainingArgs)
@@ -86,9 +89,13 @@ def client_optimiser(**training: Unpack[TrainingArgs]) -> optim.Optimizer:
         for option in ("momentum", "nesterov"):
             if options.pop(option, None):
                 raise GlocalError(f"{option} belongs to sgd; {name} has its own: leave it out.")
-    return optim.CLIENT_OPTIMISERS[name](**options)
+    opt = optim.CLIENT_OPTIMISERS[name](**options)
+    if "grad_clip" not in training:
+        return opt
+    fields.check("grad_clip", training["grad_clip"], float)
+    return optim.clipped(opt, training["grad_clip"])
 
 
 def schedule(text: str | Call) -> optim.Schedule:
-    """``constant``, ``step(0.99,10)``, ``inverse(0.005)``, ``cosine(100)``."""
+    """``constant``, ``step(0.99,10)``, ``inverse(0.005)``, ``cosine(100)``, ``plateau(0.5)``."""
     return fields.build("schedule", optim.SCHEDULES, text)

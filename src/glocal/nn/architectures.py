@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
-from glocal.nn.task import Call, Task
+from glocal.nn.task import Task
 
 OWN = "own layers"
 """The name of the vector; no parameter of a module can be called so."""
@@ -115,7 +115,7 @@ class Packed(Task):
 class _Unpacking:
     """A module as a function of packed parameters, and of the keys of its layers."""
 
-    def __init__(self, call: Call, unpack: Callable[[Params], Params]) -> None:
+    def __init__(self, call: Callable[..., Tensor], unpack: Callable[[Params], Params]) -> None:
         self.call, self.unpack = call, unpack
 
     def __call__(self, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
@@ -203,10 +203,6 @@ class Architectures(Task):
             if name not in alike or not all(name in names for names in chosen.values()):
                 raise GlocalError(_not_alike(name, having, chosen))
         return frozenset(next(iter(chosen.values())))
-
-    def sent_at_first(self, shared: frozenset[str]) -> int:
-        """None: a client builds its private layers itself, as nobody else knows them."""
-        return 0
 
     def sent_by(self, clients: int, names: set[str]) -> int:
         """The parameters of these names that all clients have together, without zeros."""

@@ -61,12 +61,17 @@ def rotate() -> Augment:
             raise GlocalError(
                 f"rotate needs square images, not {shape}: pad them, or leave it out."
             )
-        turns = rng.randint(key, 4, (x.shape[0],)).view(-1, 1, 1, 1)
-        for k in (1, 2, 3):
-            x = torch.where(turns == k, torch.rot90(x, k, (-2, -1)), x)
-        return x
+        return turned(x, rng.randint(key, 4, (x.shape[0],)))
 
     return apply
+
+
+def turned(x: Tensor, turns: Tensor) -> Tensor:
+    """Each (square) image turned by so many times 90 degrees, from 0 to 3."""
+    turns = turns.view(-1, 1, 1, 1)
+    for k in (1, 2, 3):
+        x = torch.where(turns == k, torch.rot90(x, k, (-2, -1)), x)
+    return x
 
 
 def _check_images(name: str, x: Tensor) -> None:

@@ -112,10 +112,10 @@ def _diagnose(layer: nn.Module) -> _Problem | None:
                 lambda memo: Dropout(layer.p, channels=channels),
             )
         case nn.LSTM():
-            simple = not layer.bidirectional and not layer.proj_size
+            simple = not layer.proj_size
             return _Problem(
                 "it cannot be vectorised over clients",
-                "use glocal.nn.LSTM" + ("" if simple else " (one direction, no projection)"),
+                "use glocal.nn.LSTM" + ("" if simple else " (without projection)"),
                 (lambda memo: _adopt(_lstm(layer), layer, memo)) if simple else None,
             )
         case nn.RNNBase():
@@ -142,7 +142,7 @@ def _adopt(new: nn.Module, old: nn.Module, memo: Memo) -> nn.Module:
 
 def _lstm(old: nn.LSTM) -> LSTM:
     names = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout")
-    return LSTM(**{name: getattr(old, name) for name in names})
+    return LSTM(**{name: getattr(old, name) for name in (*names, "bidirectional")})
 
 
 def _spectral_weights(layer: nn.Module) -> Iterator[Any]:

@@ -63,7 +63,12 @@ class Dropout(nn.Module):
 
 
 class LSTM(nn.Module):
-    """``nn.LSTM`` from cells: same arguments (batches first), names, gate order, initialisation."""
+    """``nn.LSTM`` from cells: same arguments (batches first), names, gate order, initialisation.
+
+    Where sequences are padded, ``real`` says which positions are none of it (packing is not
+    needed): there nothing changes, in either direction, so that the last states are those of a
+    sequence without its padding.
+    """
 
     def __init__(
         self,
@@ -74,6 +79,7 @@ class LSTM(nn.Module):
         bias: bool = True,
         batch_first: bool = True,
         dropout: float = 0.0,
+        bidirectional: bool = False,
     ) -> None:
         super().__init__()
         self.input_size = input_size
@@ -81,16 +87,21 @@ class LSTM(nn.Module):
         self.num_layers = num_layers
         self.bias = bias
         self.batch_first = batch_first
+        self.bidirectional = bidirectional
+        self.directions = ("", "_reverse") if bidirectional else ("",)
         for i in range(num_layers):
+            read = hidden_size * len(self.directions) if i else input_size
             shapes: dict[str, tuple[int, ...]] = {
-                "weight_ih": (4 * hidden_size, hidden_size if i else input_size),
+                "weight_ih": (4 * hidden_size, read),
                 "weight_hh": (4 * hidden_size, hidden_size),
                 "bias_ih": (4 * hidden_size,),
                 "bias_hh": (4 * hidden_size,),
             }
-            for name, shape in shapes.items():
-                if bias or not name.startswith("bias"):
-                    self.register_parameter(f"{name}_l{i}", nn.Parameter(torch.empty(shape)))
+            for direction in self.directions:
+                for name, shape in shapes.items():
+                    if bias or not name.startswith("bias"):
+                        weight = nn.Parameter(torch.empty(shape))
+                        self.register_parameter(f"{name}_l{i}{direction}", weight)
         self.reset_parameters()
         self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(num_layers - 1))
 
@@ -101,44 +112,66 @@ class LSTM(nn.Module):
             nn.init.uniform_(weight, -bound, bound)
 
     def forward(
-        self, x: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+        self,
+        x: Tensor | PackedSequence,
+        hx: tuple[Tensor, Tensor] | None = None,
+        real: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The last layer's output at every time, and every layer's last ``(h, c)``."""
+        """The last layer's output at every time, and every layer's last ``(h, c)``.
+
+        ``real`` [batch, time] is False at padding; none: there is none.
+        """
         if isinstance(x, PackedSequence) or x.dim() != 3:
             raise GlocalError(
                 "glocal.nn.LSTM reads a padded batch of sequences, a tensor of three dimensions: "
                 "pad (pad_sequence) rather than pack, and give one sequence as x[None]."
             )
         out = x if self.batch_first else x.transpose(0, 1)
-        zero = out.new_zeros(self.num_layers, out.shape[0], self.hidden_size)
+        directions = len(self.directions)
+        zero = out.new_zeros(self.num_layers * directions, out.shape[0], self.hidden_size)
         h0, c0 = (zero, zero) if hx is None else hx
         last: list[tuple[Tensor, Tensor]] = []
         for i in range(self.num_layers):
             if i:
                 out = self.dropouts[i - 1](out)
-            out, h, c = self._layer(i, out, h0[i], c0[i])
-            last.append((h, c))
+            outputs = []
+            for d in range(directions):
+                start = h0[i * directions + d], c0[i * directions + d]
+                output, h, c = self._layer(f"l{i}{self.directions[d]}", out, *start, real)
+                outputs.append(output)
+                last.append((h, c))
+            out = torch.cat(outputs, -1) if directions > 1 else outputs[0]
         h, c = (torch.stack(states) for states in zip(*last, strict=True))
         return (out if self.batch_first else out.transpose(0, 1)), (h, c)
 
-    def _layer(self, i: int, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """One layer over ``x`` [batch, time, features]."""
-        bias = (
-            getattr(self, f"bias_ih_l{i}") + getattr(self, f"bias_hh_l{i}") if self.bias else None
-        )
-        recurrent = getattr(self, f"weight_hh_l{i}")
+    def _layer(
+        self, which: str, x: Tensor, h: Tensor, c: Tensor, real: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One layer in one direction over ``x`` [batch, time, features]."""
+        bias = None
+        if self.bias:
+            bias = getattr(self, f"bias_ih_{which}") + getattr(self, f"bias_hh_{which}")
+        recurrent = getattr(self, f"weight_hh_{which}")
         # What the input adds to the gates needs no loop: one product for all times.
-        outputs = []
-        for inputs in functional.linear(x, getattr(self, f"weight_ih_l{i}"), bias).unbind(1):
-            i_, f, g, o = (inputs + functional.linear(h, recurrent)).chunk(4, -1)
-            c = torch.sigmoid(f) * c + torch.sigmoid(i_) * torch.tanh(g)
-            h = torch.sigmoid(o) * torch.tanh(c)
-            outputs.append(h)
+        gates = functional.linear(x, getattr(self, f"weight_ih_{which}"), bias).unbind(1)
+        times = range(len(gates))
+        outputs = [h] * len(gates)
+        for t in reversed(times) if which.endswith("reverse") else times:
+            i, f, g, o = (gates[t] + functional.linear(h, recurrent)).chunk(4, -1)
+            new_c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            new_h = torch.sigmoid(o) * torch.tanh(new_c)
+            if real is None:
+                h, c = new_h, new_c
+            else:
+                here = real[:, t, None]
+                h, c = torch.where(here, new_h, h), torch.where(here, new_c, c)
+            outputs[t] = h
         return torch.stack(outputs, 1), h, c
 
     def extra_repr(self) -> str:
         """The arguments, as ``print(model)`` shows them."""
-        return f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
+        both = ", bidirectional=True" if self.bidirectional else ""
+        return f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}{both}"
 
 
 def spectral_norm(weight: Tensor, iterations: int = 10) -> Tensor:

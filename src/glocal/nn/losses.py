@@ -19,17 +19,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glocal.core.errors import GlocalError
+from glocal.core.padding import IGNORED, over_positions
 from glocal.core.target import TASKS, linked
 
 Losses = Callable[[Tensor, Tensor], Tensor]
-"""Maps logits and labels to one loss per example."""
+"""Maps logits and labels to one loss per example; of a sequence, over the positions that count."""
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy of each example; of a sequence, the mean over its positions."""
+    """Cross-entropy of each example; of a sequence, the mean over its positions that count."""
     if y.dim() == 1:
         return functional.cross_entropy(logits, y, reduction="none")
-    return functional.cross_entropy(logits.transpose(1, -1), y, reduction="none").flatten(1).mean(1)
+    by_position = logits.transpose(1, -1)
+    each = functional.cross_entropy(by_position, y, reduction="none", ignore_index=IGNORED)
+    return over_positions(each, y)
 
 
 def squared(task: str, output: Tensor, y: Tensor) -> Tensor:

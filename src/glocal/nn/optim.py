@@ -7,8 +7,8 @@ the new state. ``scale`` is the schedule's factor on the learning rate, a tensor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params, Tree
-from glocal.core.validation import below_one, not_negative, positive
+from glocal.core.validation import below_one, not_negative, positive, positive_integers
 
 Scale = float | Tensor
 
@@ -125,6 +125,24 @@ adamw = partial(adam, weight_decay=0.01, decoupled=True)
 """Loshchilov, Hutter: *Decoupled weight decay regularization*, ICLR 2019."""
 
 
+def clipped(opt: Optimizer, most: float) -> Optimizer:
+    """The optimiser on gradients ``g · min(1, most/‖g‖)``, the norm over all parameters together.
+
+    Pascanu, Mikolov, Bengio: *On the difficulty of training recurrent neural networks*, ICML 2013.
+    It is the mean gradient of a mini-batch that is clipped, before weight decay and momentum. That
+    bounds a step, not what one example or one client can change, which is ``dp``'s to do.
+    """
+    positive(grad_clip=most)
+
+    def update(grads: Params, state: Tree, params: Params, scale: Scale) -> tuple[Params, Tree]:
+        norm = tree.sq_norm(grads).sqrt()
+        # Where the norm is 0, so is the gradient: nothing is divided by it.
+        factor = most / torch.clamp(norm, min=most)
+        return opt.update(tree.map(lambda g: g * factor, grads), state, params, scale)
+
+    return replace(opt, update=update)
+
+
 Schedule = Callable[[int], float]
 """Maps the round number, from 0, to a factor on the clients' learning rate."""
 
@@ -157,10 +175,54 @@ def cosine(rounds: int, final: float = 0.0) -> Schedule:
     return factor
 
 
+@dataclass(frozen=True)
+class Plateau:
+    """A schedule that depends on how training goes: of the rounds alone, the rate stays as it is.
+
+    The loop multiplies the rate by :meth:`factor_after` what validation data has said so far.
+    """
+
+    factor: float
+    patience: int
+    least: float
+
+    def __call__(self, round: int) -> float:
+        """What depends on the round: nothing."""
+        return 1.0
+
+    def factor_after(self, losses: Iterable[float]) -> float:
+        """The factor on the learning rate after evaluations with these validation losses."""
+        best, since, scale = math.inf, 0, 1.0
+        for loss in losses:
+            if loss < best:
+                best, since = loss, 0
+            else:
+                since += 1
+            if since >= self.patience:
+                since, scale = 0, max(self.least, scale * self.factor)
+        return scale
+
+
+def plateau(factor: float = 0.5, patience: int = 1, least: float = 0.001) -> Schedule:
+    """Multiply by ``factor`` when validation loss did not improve in ``patience`` evaluations.
+
+    After each such cut it waits as long again. The rate never falls below ``least`` of the first.
+    The mood predictor of LG-FedAvg has a *learning rate shrink* of 0.5, which is the default here;
+    language models are often trained with ``plateau(0.25)``.
+    """
+    if not 0 < factor < 1:
+        raise GlocalError(f"factor of plateau must be between 0 and 1, not {factor}.")
+    positive_integers(patience=patience)
+    if not 0 <= least < 1:
+        raise GlocalError(f"least of plateau must be from 0 to 1, not {least}.")
+    return Plateau(factor, patience, least)
+
+
 SCHEDULES: dict[str, Callable[..., Schedule]] = {
     "constant": constant,
     "cosine": cosine,
     "inverse": inverse,
+    "plateau": plateau,
     "step": step,
 }
 CLIENT_OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"sgd": sgd, "adam": adam, "adamw": adamw}

@@ -19,6 +19,7 @@ from torch.func import grad_and_value
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.own_code import told
+from glocal.core.padding import label_counts, over_positions
 from glocal.core.target import Target
 from glocal.core.types import Batch, Params, Tree
 from glocal.nn import compat
@@ -32,10 +33,6 @@ CLASSES = Target()
 
 Augment = Callable[[Tensor, Tensor], Tensor]
 """Maps a batch's inputs and a key to inputs of the same shape; see :mod:`glocal.nn.augment`."""
-
-
-Call = Callable[[dict[str, Tensor], Tensor], Tensor]
-"""A module's output for inputs, with these tensors in place of its own."""
 
 
 class SeveralTrainingsError(GlocalError):
@@ -86,8 +83,8 @@ class Task:
         self.of_several = False
 
     def _bind(self) -> None:
-        self._train_call: Call = _Pure(self.module)
-        self._eval_call: Call = _Pure(self._eval_module)
+        self._train_call: Callable[..., Tensor] = _Pure(self.module)
+        self._eval_call: Callable[..., Tensor] = _Pure(self._eval_module)
 
     @property
     def params(self) -> Params:
@@ -133,10 +130,6 @@ class Task:
     def picked(self, pick: Callable[[list[str]], set[str]]) -> frozenset[str]:
         """Of the parameters' names those that a rule picks, to be shared."""
         return frozenset(pick(self.names))
-
-    def sent_at_first(self, shared: frozenset[str]) -> int:
-        """Private parameters that a client receives when it first takes part."""
-        return self.sent_by(1, set(self.names) - shared)
 
     def sent_by(self, clients: int, names: set[str]) -> int:
         """The parameters of these names that so many clients have together: all that there are."""
@@ -189,9 +182,9 @@ class Task:
             return self._train_call({**params, **keys}, x).float()
 
     def loss(self, params: Params, batch: Batch, key: Tensor) -> Tensor:
-        """Mean training loss over the examples of a batch; padding has weight 0."""
+        """Mean training loss over the labels of a batch; padding has weight 0."""
         each = self.losses(self.logits(params, self.inputs(batch, key), key), batch["y"])
-        return weighted_mean(each, batch["weight"])
+        return weighted_mean(each, label_weights(batch))
 
     def grad(self, objective: Callable[[Tree], Tensor], at: Tree) -> tuple[Tree, Tensor]:
         """Gradient and value of a scalar function of parameters (or of a tree of them)."""
@@ -214,7 +207,7 @@ class Task:
         return self._eval_call(params, x)
 
     def example_metrics(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Each example's loss, and whether it is right (of a sequence, the share of positions).
+        """Each example's loss, and whether it is right (of a sequence, the share of its labels).
 
         Where labels are numbers, none is right, and there are losses alone.
         """
@@ -222,7 +215,7 @@ class Task:
         if not self.target.classes:
             return {"loss": self.losses(logits, y)}
         hit = (logits.argmax(-1) == y).to(logits.dtype)
-        correct = hit.flatten(1).mean(1) if hit.dim() > 1 else hit
+        correct = over_positions(hit, y) if hit.dim() > 1 else hit
         return {"correct": correct, "loss": self.losses(logits, y)}
 
     def example_logits(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
@@ -233,6 +226,12 @@ class Task:
         """The logits of each example, and its loss."""
         logits = self.predict(params, x)
         return {"logits": logits, "loss": self.losses(logits, y)}
+
+
+def label_weights(batch: Batch) -> Tensor:
+    """What each example of a batch weighs: as much as it has labels, or nothing if it is none."""
+    weight, y = batch["weight"], batch["y"]
+    return weight if y.dim() == 1 else weight * label_counts(y)
 
 
 def weighted_mean(each: Tensor, weight: Tensor) -> Tensor:

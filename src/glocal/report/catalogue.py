@@ -134,6 +134,7 @@ def draw_federation(fed: Federation) -> None:
         f"{tuple(fed.x.shape[1:])}, {what}, {len(fed)} clients "
         f"({clients_by(fed) if fed.columns else about.get('partition') or 'its own clients'})."
     )
+    _say_source(str(about.get("data", "")))
     if fed.central is not None:
         print(f"{len(fed.central[0])} more are a central test set, which is no client's.")
     leftovers = about.get("leftovers") or 0
@@ -141,6 +142,8 @@ def draw_federation(fed: Federation) -> None:
         print(f"{leftovers} examples are left over and belong to nobody.")
     if not fed.target.classes:
         _draw_numbers(fed)
+    elif fed.vocabulary is not None:
+        _draw_text(fed)
     elif fed.y.dim() == 1:
         _draw_labels(fed)
     if "groups" in about:
@@ -148,6 +151,37 @@ def draw_federation(fed: Federation) -> None:
     pooled = "all clients' test examples, unless a test shows that they differ in more than labels"
     print(f"\nClients would be evaluated on {pooled if claimed(fed) else 'their own test splits'}.")
     print(f"Fingerprint: {fed.fingerprint[:16]}")
+
+
+def _say_source(name: str) -> None:
+    """The licence of a data set by name, what to cite, and what it takes."""
+    entry = SOURCES.get(name.partition("(")[0].strip())
+    if entry is None:
+        return
+    print(f"Licence: {entry.licence}. From {entry.origin}.")
+    if entry.citation:
+        print(f"Cite: {entry.citation}.")
+    settings = inspect.signature(entry.make).parameters.values()
+    if settings:
+        print(f"Settings: {', '.join(f'{each.name}={each.default}' for each in settings)}.")
+
+
+def _draw_text(fed: Federation) -> None:
+    """Who has how much text, in examples and labels."""
+    splits = (fed.train, fed.val, fed.test)
+    rows: list[list[Cell]] = []
+    for k, name in enumerate(fed.names):
+        sizes = [str(int(split.counts()[k])) for split in splits]
+        labels = [str(int(fed.label_counts[split.of(k)].sum())) for split in splits]
+        rows.append([name, *sizes, *(labels if fed.y.dim() > 1 else ())])
+    print(
+        f"\nTokens are numbered to {fed.vocabulary}; train comes before val, and that before test."
+        if fed.describe.get("chronological")
+        else f"\nTokens are numbered to {fed.vocabulary}."
+    )
+    print()
+    of_labels = ["labels in train", "val", "test"] if fed.y.dim() > 1 else []
+    table(["client", "train", "val", "test", *of_labels], rows)
 
 
 def _draw_numbers(fed: Federation) -> None:

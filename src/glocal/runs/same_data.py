@@ -73,7 +73,7 @@ def changed(path: Path, then: object, now: str) -> GlocalError:
 
 def check(root: Path, part: str, fed: Federation, methods: Sequence[str], config: Config) -> None:
     """Keep what a part of a sweep begins with; refuse it if it began with something else."""
-    now = {DATA: fed.fingerprint} | _own_code(methods, config)
+    now = {DATA: fed.fingerprint} | own_code(methods, config)
     try:
         known = json.loads((root / FILE).read_bytes()) if (root / FILE).is_file() else {}
         then = dict(known.get(part, now))
@@ -94,7 +94,7 @@ def check(root: Path, part: str, fed: Federation, methods: Sequence[str], config
         files.write(root / FILE, files.dump(known | {part: now}))
 
 
-def _own_code(methods: Sequence[str], config: Config) -> dict[str, str]:
+def own_code(methods: Sequence[str], config: Config) -> dict[str, str]:
     """The digests of the user's own files and registered methods, by name."""
     named = {call.name for spec in methods for call in calls(spec)}
     texts: Iterable[Any] = (*named, config.model, config.metric)

@@ -156,6 +156,33 @@ def minibatch_training(
     )
 
 
+def beside(inner: Local, *, init: Init, finish: Finish, **changes: Any) -> Local:
+    """``inner`` with a state beside its own, which is ``state["inner"]``; other functions differ.
+
+    Without others of its own, it starts and steps as ``inner`` does, and keeps the rest as it is.
+    """
+
+    def start(task: Task, down: Downlink, client: ClientState) -> Carry:
+        return {**client, "inner": inner.start(task, down, client["inner"])}
+
+    def on_inner(step: Step) -> Step:
+        def inner_step(
+            task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor
+        ) -> Carry:
+            return {**carry, "inner": step(task, down, carry["inner"], batch, key)}
+
+        return inner_step
+
+    functions: dict[str, Any] = {
+        "start": start,
+        "phases": tuple(p._replace(step=on_inner(p.step)) for p in inner.phases),
+        "received": lambda task, down, client: inner.received(task, down, client["inner"]),
+        "candidates": lambda task, down, client: inner.candidates(task, down, client["inner"]),
+        "predicts_from": lambda client: inner.predicts_from(client["inner"]),
+    }
+    return inner.replace(init=init, finish=finish, **{**functions, **changes})
+
+
 def check_counts(*, epochs: int, batch_size: int) -> None:
     """Raise unless a round can have so many epochs and batches of that size (0: all at once)."""
     integer(epochs, "epochs", 1, MOST_EPOCHS)

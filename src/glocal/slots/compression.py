@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from glocal.core import rng, tree
-from glocal.core.types import Batch, Carry, ClientState, Downlink, Params, Tree
+from glocal.core.types import Carry, ClientState, Downlink, Params, Tree
 from glocal.nn.task import Task
-from glocal.slots.client import Local, Step
+from glocal.slots.client import Local, beside
 from glocal.slots.sharing import split
 
 DRAWS = -5
@@ -75,17 +75,6 @@ def compress_updates(inner: Local, compression: Compression, shared: frozenset[s
             state["key"] = rng.fold(key, DRAWS)
         return state
 
-    def start(task: Task, down: Downlink, client: ClientState) -> Carry:
-        return {**client, "inner": inner.start(task, down, client["inner"])}
-
-    def on_inner(step: Step) -> Step:
-        def inner_step(
-            task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor
-        ) -> Carry:
-            return {**carry, "inner": step(task, down, carry["inner"], batch, key)}
-
-        return inner_step
-
     def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
         update, state, extra = inner.finish(task, down, carry["inner"])
         kept: ClientState = {**carry, "inner": state}
@@ -97,12 +86,4 @@ def compress_updates(inner: Local, compression: Compression, shared: frozenset[s
         sent = compression.compress(wanted, key)
         return sent, {**kept, "unsent": tree.sub(wanted, sent)}, extra
 
-    return inner.replace(
-        init=init,
-        start=start,
-        phases=tuple(p._replace(step=on_inner(p.step)) for p in inner.phases),
-        finish=finish,
-        received=lambda task, down, client: inner.received(task, down, client["inner"]),
-        candidates=lambda task, down, client: inner.candidates(task, down, client["inner"]),
-        predicts_from=lambda client: inner.predicts_from(client["inner"]),
-    )
+    return beside(inner, init=init, finish=finish)

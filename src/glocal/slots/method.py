@@ -1,6 +1,6 @@
 """A method: what a client does, and how the server weighs, combines, protects and applies it.
 
-Eight slots, each replaceable, and a plan where one method follows another. Combinations that make
+Ten slots, each replaceable, and a plan where one method follows another. Combinations that make
 no sense are refused here, with a sentence that says what to do instead.
 """
 
@@ -20,11 +20,14 @@ from glocal.core.errors import GlocalError, shown
 from glocal.core.types import Downlink, Params, Tree
 from glocal.core.validation import integer
 from glocal.data.federation import Federation
+from glocal.data.schema import Schema
 from glocal.nn.optim import Optimizer, sgd
 from glocal.nn.task import Task
 from glocal.slots.aggregation import Combine, mean
+from glocal.slots.auxiliary import Auxiliary, needs_schema, with_auxiliary
 from glocal.slots.client import Local
 from glocal.slots.compression import Compression, MessageSize, compress_updates, whole
+from glocal.slots.pretraining import Pretraining, by_itself
 from glocal.slots.privacy import Privacy
 from glocal.slots.server_half import Memory, ServerHalf, aggregate
 from glocal.slots.sharing import Selector, everything, keep_private, split
@@ -47,6 +50,8 @@ class Method:
     privacy: Privacy | None = None
     shared: Selector = field(default_factory=everything)
     compression: Compression | None = None
+    auxiliary: Auxiliary | None = None
+    pretraining: Pretraining | None = None
     server: ServerHalf | None = None
     """A server's half of its own, in place of weighting, combine, server_opt and memory."""
 
@@ -73,16 +78,30 @@ class Method:
         """Which of the task's parameters are shared."""
         return task.picked(self.shared.pick)
 
-    def client_half(self, task: Task) -> Local:
-        """The ``Local`` an engine runs: with the private layers in the client's state."""
+    def client_half(self, task: Task, schema: Schema | None = None) -> Local:
+        """The ``Local`` an engine runs: with the private layers in the client's state.
+
+        ``schema`` says what an example looks like, which an auxiliary has to know.
+        """
         local, names = self.local, self.shared_names(task)
         if self.privacy is not None:
             local = self.server_half.private_client(local)
         if len(names) < len(task.names) and not local.keeps_whole_model:
             local = keep_private(local, names)
+        if self.auxiliary is not None:
+            known = needs_schema(schema, self.auxiliary.name)
+            local = with_auxiliary(local, self.auxiliary, task, known, set(task.names) - names)
         if self.compression is not None:
             local = compress_updates(local, self.compression, names)
         return local
+
+    def before_first(self, task: Task, schema: Schema | None = None) -> Local | None:
+        """What a client runs by itself before its first round, where it does."""
+        if self.pretraining is None:
+            return None
+        meanwhile = self.replace(auxiliary=self.pretraining.auxiliary(self.auxiliary))
+        half = meanwhile.client_half(task, schema)
+        return by_itself(half, self.shared_names(task), self.pretraining.epochs)
 
     def message(self, task: Task) -> MessageSize:
         """What one client's update takes when it is sent."""
@@ -118,12 +137,14 @@ class Method:
         self.shared_names(task)
         self.weights.init(setting)
         self.server_half.check(fed, setting)
+        if self.auxiliary is not None:
+            self.client_half(task, Schema.of(fed))
         if self.privacy is not None:
             self.privacy.check(setting)
         begun = self.begin(task, task.params, setting)
         if self.privacy is None or not self.server_half.sends_update:
             return
-        local, down = self.client_half(task), self.broadcast(begun, 0, setting)
+        local, down = self.client_half(task, Schema.of(fed)), self.broadcast(begun, 0, setting)
         key = rng.key(0, next(iter(task.params.values())).device)
         client = local.init(task, task.params, key)
         _, _, extra = local.finish(task, down, local.start(task, down, client))
@@ -188,6 +209,24 @@ def _objections(method: Method) -> Iterator[str]:
             )
         if privacy:
             yield more.format(memory)
+    parts = [part.name for part in (method.auxiliary, method.pretraining) if part is not None]
+    for name in parts:
+        if method.shared.name == "everything":
+            yield (
+                f"{name} trains what a client's own layers make of its data, and this method keeps "
+                "no layer private: use lg-fedavg, or say which layers are shared, as in "
+                "fedavg(shared=last(1))."
+            )
+        if method.server is not None:
+            yield (
+                f"the clients of {method.server.name} train in a way of their own, which {name} "
+                "cannot join: use lg-fedavg, fedper or fedrep."
+            )
+    if method.pretraining and not method.auxiliary and method.pretraining.needs_auxiliary:
+        yield (
+            "pretrain's weight and labels=false are about an auxiliary model, and there is none: "
+            "add one, such as autoencoder, or leave them out."
+        )
     if method.weighting and method.weighting.own_step and method.server_opt.adaptive:
         step, undoing = method.weighting.own_step, method.server_opt.name
         yield (

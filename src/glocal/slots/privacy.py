@@ -13,6 +13,9 @@ McMahan, Ramage, Talwar, Zhang: *Learning differentially private recurrent langu
 In ``where=local`` every client adds ``noise · S · z_i`` of its own to what it sends. The accountant
 assumes noise in every round, so it is added where nobody was drawn, too.
 
+Noise is drawn from a secret key (:mod:`glocal.core.secret`), which is the training's and not in the
+server's state: whoever can draw it again can take it off.
+
 Adaptive clipping (Andrew, Thakkar, McMahan, Ramaswamy: *Differentially private learning with
 adaptive clipping*, NeurIPS 2021): clients also say whether they are below the clip, as
 ``b_i = ±1/2``, and the clip follows the quantile ``γ`` of their norms::
@@ -34,7 +37,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from glocal.core import rng, tree
+from glocal.core import secret, tree
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.types import Params, Tree
 from glocal.core.validation import not_negative, positive
@@ -111,11 +114,11 @@ class Privacy:
         z, count_noise = self.split(m)
         bound = state["clip"].to(key.device)
         if self.where == "central":
-            update = noisy(update, z * bound / m, rng.fold(key, 0))
+            update = noisy(update, z * bound / m, secret.fold(key, 0))
         clip = state["clip"]
         if self.quantile is not None:
             below = said.get("below", torch.tensor(0.0)).cpu()
-            wobble = count_noise * gaussian(rng.fold(key, 1).cpu(), ())
+            wobble = count_noise * secret.gaussian(secret.fold(key, 1), ()).cpu()
             share = 0.5 + (below + wobble) / m
             clip = (clip * torch.exp(-self.clip_rate * (share - self.quantile))).to(clip.dtype)
         return update, {"clip": clip, "rounds": state["rounds"] + 1}
@@ -129,19 +132,33 @@ class Privacy:
         p: Tensor,
         setting: Setting,
         key: Tensor,
+        said: Tree | None = None,
     ) -> tuple[Params, Tree]:
         """The mean of a cohort's messages, made fit to publish, and the new state.
 
         ``messages`` are the stacked updates, or what takes their place; an empty cohort's mean is
-        zeros of the shapes of ``like``.
+        zeros of the shapes of ``like``. With ``said``, clients have protected their messages
+        themselves; those without noise are clipped again, which changes none that were.
+        The ``key`` is secret, and of this round.
         """
         if len(ids) == 0:
-            return self.server(state, tree.zeros(like), {}, setting, rng.fold(key, 1))
-        keys = rng.fold(rng.fold(key, 0), ids)
-        messages, said = torch.func.vmap(partial(self.client, state))(messages, keys)
+            return self.server(state, tree.zeros(like), {}, setting, secret.fold(key, 1))
+        if said is None:
+            keys = secret.fold(key, 0, ids)
+            messages, said = self.protected(state, messages, keys)
+        elif self.where == "central":
+            bound = state["clip"].to(key.device)
+            messages = torch.func.vmap(partial(clipped, bound=bound))(messages)
         total = tree.map(lambda x: weighted_sum(x, p), messages)
         said = tree.map(lambda x: x.sum(0), said)
-        return self.server(state, total, said, setting, rng.fold(key, 1))
+        return self.server(state, total, said, setting, secret.fold(key, 1))
+
+    def protected(self, state: Tree, messages: Params, keys: Tensor) -> tuple[Params, Tree]:
+        """Clients' stacked messages, made fit to send, and what each of them says of it."""
+        protected: tuple[Params, Tree] = torch.func.vmap(partial(self.client, state))(
+            messages, keys
+        )
+        return protected
 
     def split(self, m: float) -> tuple[float, float]:
         """The update's noise multiplier and the count's noise: together ``noise``."""
@@ -187,8 +204,11 @@ class Privacy:
             self.epsilon, self.scheme(setting), float(self.noise), delta, most=setting.rounds
         )
 
-    def spent(self, state: Tree, setting: Setting) -> dict[str, Any]:
-        """What the rounds so far cost, skipped ones included, and what that assumes."""
+    def spent(self, state: Tree, setting: Setting, *, public: bool = False) -> dict[str, Any]:
+        """What the rounds so far cost, skipped ones included, and what that assumes.
+
+        ``public``: the noise is that of the seed.
+        """
         rounds = int(state["rounds"])
         epsilon, accountant = self.cost(setting, rounds)
         scheme = self.scheme(setting)
@@ -204,11 +224,17 @@ class Privacy:
             "sampling": str(scheme),
             "accountant": accountant,
             "rounds": rounds,
+            "noise_key": "seed" if public else "secret",
             **(budget if self.epsilon is not None else {}),
         }
 
 
 dp = Privacy
+
+PUBLIC = (
+    "The noise was drawn from the seed, so that the run can be repeated: whoever has the seed can "
+    "take it off, and is kept from nothing."
+)
 
 
 def norm(update: Params) -> Tensor:
@@ -236,22 +262,11 @@ def clipped(update: Params, bound: Tensor | float) -> Params:
 
 def noisy(update: Params, scale: Tensor | float, key: Tensor) -> Params:
     """Gaussian noise of standard deviation ``scale`` on every number."""
-    keys = {k: rng.fold(key, i) for i, k in enumerate(sorted(update))}
+    keys = {k: secret.fold(key, i) for i, k in enumerate(sorted(update))}
     return {
-        k: (x + scale * gaussian(keys[k], tuple(x.shape))).to(x.dtype) for k, x in update.items()
+        k: (x + scale * secret.gaussian(keys[k], tuple(x.shape))).to(x.dtype)
+        for k, x in update.items()
     }
-
-
-def gaussian(key: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Standard normal numbers of 53 random bits: those of training have 24, and no tails."""
-    count = math.prod(shape)
-
-    def uniform(part: int) -> Tensor:
-        words = rng.bits(rng.fold(key, part), count) >> 11  # 53 bits and a sign
-        return (words & ((1 << 53) - 1)).to(torch.float64) * 2.0**-53
-
-    radius = torch.sqrt(-2.0 * torch.log1p(-uniform(0)))
-    return (radius * torch.cos(2.0 * math.pi * uniform(1))).reshape(shape)
 
 
 def in_words(spent: dict[str, Any]) -> str:
@@ -271,7 +286,8 @@ def in_words(spent: dict[str, Any]) -> str:
         if spent.get("budget_spent")
         else ""
     )
-    return f"{protected} ({assumed}).{ended}"
+    public = f" {PUBLIC}" if spent.get("noise_key") == "seed" else ""
+    return f"{protected} ({assumed}).{ended}{public}"
 
 
 def shown(epsilon: float) -> str:

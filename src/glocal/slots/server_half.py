@@ -7,6 +7,7 @@ a client's state.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from glocal.core import rng, tree
+from glocal.core.errors import GlocalError
 from glocal.core.types import Params, Tree, Uplink
 from glocal.data.federation import Federation
 from glocal.nn.optim import Optimizer
@@ -89,13 +91,27 @@ class ServerHalf:
         """What goes into the downlink beside the parameters."""
         return self.memory.broadcast(state["memory"])
 
+    def protected(self, privacy_state: Tree, uplink: Uplink, keys: Tensor) -> Uplink:
+        """What clients send, protected by themselves before it leaves them; ``keys`` are theirs."""
+        if self.privacy is None or self.message is None:
+            return uplink
+        message, said = self.privacy.protected(privacy_state, self.message(uplink), keys)
+        if self.sends_update:
+            return dataclasses.replace(uplink, update=message, said=said)
+        return dataclasses.replace(uplink, extra=message, said=said)
+
     def reduce(
-        self, state: Tree, uplink: Uplink, setting: Setting, key: Tensor
+        self,
+        state: Tree,
+        uplink: Uplink,
+        setting: Setting,
+        key: Tensor,
+        secret: Tensor | None = None,
     ) -> tuple[Tree, Tensor]:
         """The state after a cohort's messages, and the weight of each client.
 
-        An empty cohort changes nothing, but where privacy adds noise, which must not tell that
-        nobody was there.
+        Privacy draws its noise from the ``secret`` of the round. An empty cohort changes nothing,
+        but where privacy adds noise, which must not tell that nobody was there.
         """
         if len(uplink.ids) == 0 and self.privacy is None:
             return state, torch.zeros(0)
@@ -105,9 +121,11 @@ class ServerHalf:
             combined = self.combine(uplink, p)
         else:
             assert self.message is not None
+            if secret is None:
+                raise GlocalError(f"{self.privacy.name} has no secret key to draw its noise from.")
             messages, like = self.message(uplink), self.like(state)
             combined, privacy = self.privacy.mean(
-                privacy, messages, like, uplink.ids, p, setting, key
+                privacy, messages, like, uplink.ids, p, setting, secret, uplink.said
             )
         changes = self.apply(state, combined, uplink, setting, rng.fold(key, 2))
         return {**state, **changes, "weighting": weighting, "privacy": privacy}, p

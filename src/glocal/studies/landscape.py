@@ -86,6 +86,7 @@ def measured(training: Training, flat: Plane, xy: Tensor) -> tuple[Tensor, Tenso
     """Loss and accuracy on pooled validation data at points [n, 2] of the plane."""
     fed, task = training.fed, training.task
     rows = fed.val.rows
+    weight = fed.label_counts[rows].double() / fed.label_counts[rows].double().sum()
     size = 4 * (tree.count(task.params) + len(rows) * fed.x[0].numel())
     loss, accuracy = [], []
     for some in torch.split(xy, max(1, CHUNK_BYTES // size)):
@@ -93,8 +94,8 @@ def measured(training: Training, flat: Plane, xy: Tensor) -> tuple[Tensor, Tenso
         look = training.engine.evaluate(
             task.example_metrics, models, fed.x, fed.y, rows.expand(len(some), -1)
         )
-        loss.append(look["loss"].double().mean(1).cpu())
-        accuracy.append(look["correct"].double().mean(1).cpu())
+        loss.append((look["loss"].double() @ weight).cpu())
+        accuracy.append((look["correct"].double() @ weight).cpu())
     return torch.cat(loss), torch.cat(accuracy)
 
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import torch
 
-from glocal.core import tree
+from glocal.core import secret, tree
 from glocal.core.errors import GlocalError
 from glocal.core.threads import one_thread
 from glocal.core.types import Tree, Uplink
@@ -24,6 +24,7 @@ from glocal.methods import resolve
 from glocal.nn.task import Augment, SeveralTrainingsError
 from glocal.slots.method import Method, Plan, as_plan
 from glocal.slots.server_half import whole_model
+from glocal.testing.auxiliary import check_auxiliary
 from glocal.testing.trained import Model, engine_of, ragged, task_of
 from glocal.testing.trees import (
     assert_same,
@@ -74,6 +75,7 @@ def check_method(
     - *Nothing private is sent*: nothing that is sent is a piece of a client's state (a single
       number, or a constant, can be so by chance and is passed over), and nothing that one client
       sends depends on the state of another.
+    - *Auxiliary models stay with the clients*, and without weight change nothing, to the bit.
     - *Candidates* have the model's names and shapes, and can be evaluated.
 
     Args:
@@ -99,7 +101,8 @@ def check_method(
     fed = ragged() if fed is None else fed
     task = task_of(model, fed, augment)
     sampler = Fixed(max(1, len(fed) // 2)) if sampler is None else sampler
-    training = Training(plan, task, fed, engine_of(task, Sequential()), sampler, rounds, 0)
+    engine = engine_of(task, Sequential())
+    training = Training(plan, task, fed, engine, sampler, rounds, 0, public_noise=True)
     training = replace(training, seed=telling_seed(training))
     kit = Contract(training, tolerance)
     kit.another_seed()
@@ -112,6 +115,8 @@ def check_method(
     kit.side_by_side()
     kit.private()
     kit.candidates()
+    stage = kit.traces["sequential"].end.stage
+    check_auxiliary(plan.stages[stage].method, training, kit.everybody, kit.engines)
 
 
 def cohorts(training: Training) -> list[list[int]]:
@@ -192,7 +197,8 @@ class Contract:
         given = {"server state": state, "uplink": uplink_tree(uplink)}
         before = clone(given)
         key = self.training.key(-2, 2)
-        after, _ = method.server_half.reduce(state, uplink, self.training.setting, key)
+        noise = secret.of_seed(2)
+        after, _ = method.server_half.reduce(state, uplink, self.training.setting, key, noise)
         assert_same("inputs unmodified (server)", "what it was given", given, before)
         return after
 

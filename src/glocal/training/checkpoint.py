@@ -2,9 +2,10 @@
 
 Everything that a training is made of between two rounds is its
 :class:`~glocal.training.run_state.Progress` (the server's state with its optimiser, weighting,
-memory and privacy count, all clients' states, what was communicated, the history); all that is
-drawn is drawn from the seed, the round and the client. So a checkpoint is a Progress, and what
-comes after the last round (evaluation, adaptation) is done again.
+memory and privacy count, all clients' states, what was communicated, the history, and with privacy
+the secret key); all that is drawn is drawn from the seed or that key, the round and the client. So
+a checkpoint is a Progress, and what comes after the last round (evaluation, adaptation) is done
+again.
 """
 
 from __future__ import annotations
@@ -165,7 +166,8 @@ def packed(progress: Progress) -> tuple[dict[str, Any], Tree]:
     }
     about, best = packed_best(progress.best)
     trees = {"server": progress.server, "clients": progress.clients.packed(progress.round)}
-    return facts | about, trees | best
+    hidden = {} if progress.secret is None else {"secret": {"key": progress.secret}}
+    return facts | about, trees | best | hidden
 
 
 def packed_lanes(progresses: Sequence[Progress]) -> tuple[dict[str, Any], Tree]:
@@ -220,6 +222,7 @@ def unpacked(checkpoint: Checkpoint, training: Training) -> Progress:
             round=checkpoint.number,
             history=list(facts["history"]),
             best=unpacked_best(facts, trees, device),
+            secret=trees["secret"]["key"] if "secret" in trees else None,
         )
         method = training.method(progress)
         like = method.begin(training.task, training.task.params, training.setting)

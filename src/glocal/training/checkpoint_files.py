@@ -9,38 +9,21 @@ newest few are kept, and a damaged one is passed over for the one before it.
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
 import re
-import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import torch
-from torch import Tensor
-
+from glocal.core import tree_bytes
 from glocal.core.errors import NoRoomError
 from glocal.core.files import flush_folder
 from glocal.core.types import Tree
 
 _FILE = re.compile(r"(\d{8})-([0-9a-f]{64})\.safetensors")
-DTYPES = {
-    torch.bool: "BOOL",
-    torch.uint8: "U8",
-    torch.int8: "I8",
-    torch.int16: "I16",
-    torch.int32: "I32",
-    torch.int64: "I64",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.float32: "F32",
-    torch.float64: "F64",
-}
 
 
 @dataclass(frozen=True)
@@ -61,19 +44,25 @@ class CheckpointFiles:
     note: Callable[[str], None] = lambda text: None
     """Told in a sentence what is found damaged."""
 
-    def write(self, number: int, facts: Mapping[str, Any], trees: Tree) -> None:
-        """Add a file, then remove all but the newest few."""
+    def write(
+        self, number: int, facts: Mapping[str, Any], trees: Tree, spared: Collection[int] = ()
+    ) -> None:
+        """Add a file, then remove all but the newest few, and those of ``spared`` numbers."""
         beside = self.folder / ".part"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with beside.open("wb") as file:
-                checksum = _write(file, facts, trees)
+                digest = hashlib.sha256()
+                for part in tree_bytes.parts(facts, trees):
+                    digest.update(part)
+                    file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(self.folder / f"{number:08d}-{checksum}.safetensors")
+            beside.replace(self.folder / f"{number:08d}-{digest.hexdigest()}.safetensors")
             flush_folder(self.folder)
             for old in self._files()[self.keep :]:
-                old.unlink(missing_ok=True)
+                if int(old.name[:8]) not in spared:
+                    old.unlink(missing_ok=True)
         except OSError as error:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
@@ -95,6 +84,19 @@ class CheckpointFiles:
                     path.replace(path.with_suffix(".damaged"))
         return None
 
+    def numbered(self, number: int) -> Checkpoint | None:
+        """The file of this number, if there is one that is as it was written."""
+        files = [path for path in self._files() if int(path.name[:8]) == number]
+        for path in sorted(files, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+            with suppress(_DamagedError):
+                return _read(path)
+        return None
+
+    def keep_newest(self) -> None:
+        """Remove all files but the newest."""
+        for old in [*self._files()[1:], *self.folder.glob("*.damaged")]:
+            old.unlink(missing_ok=True)
+
     def oldest(self) -> int | None:
         """The number of the oldest file, if there is one."""
         files = self._files()
@@ -109,59 +111,6 @@ class CheckpointFiles:
 
 class _DamagedError(Exception):
     """Not what was written."""
-
-
-def _write(file: BinaryIO, facts: Mapping[str, Any], trees: Tree) -> str:
-    """The safetensors format, tensor by tensor, so that nothing large is copied; the checksum."""
-    named: dict[str, Tensor] = {}
-    shape = _named(trees, "", named)
-    about = {"__metadata__": {"facts": json.dumps(facts), "trees": json.dumps(shape)}}
-    head, _ = header({name: (leaf.dtype, leaf.shape) for name, leaf in named.items()}, about)
-    digest = hashlib.sha256()
-    parts: Iterable[bytes | memoryview] = chain((head,), map(raw, named.values()))
-    for part in parts:
-        digest.update(part)
-        file.write(part)
-    return digest.hexdigest()
-
-
-def header(
-    shapes: Mapping[str, tuple[torch.dtype, tuple[int, ...]]], about: Mapping[str, Any]
-) -> tuple[bytes, dict[str, int]]:
-    """How a file in the safetensors format begins, and where in it each tensor does."""
-    tensors, offsets, end = {}, {}, 0
-    for name, (dtype, shape) in shapes.items():
-        offsets[name], end = end, end + math.prod(shape) * dtype.itemsize
-        tensors[name] = {
-            "dtype": DTYPES[dtype],
-            "shape": list(shape),
-            "data_offsets": [offsets[name], end],
-        }
-    head = json.dumps({**about, **tensors}, separators=(",", ":"), ensure_ascii=False).encode()
-    head += b" " * (-len(head) % 8)
-    head = struct.pack("<Q", len(head)) + head
-    return head, {name: len(head) + offset for name, offset in offsets.items()}
-
-
-def raw(leaf: Tensor) -> memoryview:
-    """A tensor's bytes."""
-    flat = leaf.detach().cpu().contiguous().reshape(-1)
-    content: memoryview = flat.view(torch.uint8).numpy().data if len(flat) else memoryview(b"")
-    return content
-
-
-def _named(tree: Tree, prefix: str, named: dict[str, Tensor]) -> Any:
-    """The tree with names for its leaves: keeps empty branches and the order, which sums follow."""
-    shape: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            shape[key] = _named(value, f"{prefix}{key}/", named)
-            continue
-        name = prefix + key
-        while name in named or name == "__metadata__":  # a key may have a slash in it
-            name += "~"
-        named[name], shape[key] = value, name
-    return shape
 
 
 def _read(path: Path) -> Checkpoint:
@@ -181,19 +130,9 @@ def _read(path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework="pt") as content:
             about = content.metadata() or {}
-            facts, shape = json.loads(about["facts"]), json.loads(about["trees"])
             # Cloned: what is read may be a view of the file, which may soon be gone.
             tensor_names = list(content.keys())
             tensors = {name: content.get_tensor(name).clone() for name in tensor_names}
-        if not isinstance(facts, dict):
-            raise TypeError("facts")
-        return Checkpoint(int(name[1]), facts, _grown(shape, tensors))
+        return Checkpoint(int(name[1]), *tree_bytes.content(about, tensors))
     except Exception as error:  # a foreign file, whatever it holds; safetensors has its own kinds
         raise _DamagedError(f"it is no checkpoint: {type(error).__name__}") from error
-
-
-def _grown(shape: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tree:
-    return {
-        key: _grown(value, tensors) if isinstance(value, dict) else tensors[value]
-        for key, value in shape.items()
-    }

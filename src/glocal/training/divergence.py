@@ -16,7 +16,7 @@ federation that way. If nothing finite is left of a whole cohort the run ends, w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -42,6 +42,20 @@ class Screened:
     """Ids of those whose update is not used."""
     clipped: Sequence[int] = ()
     """Ids of those whose update was cleaned and shortened."""
+
+    def without(self, far: Tensor, ids: Tensor) -> Screened:
+        """The same without some of those whose update is used, of the cohort ``ids``."""
+        if not bool(far.any()):
+            return self
+        gone, rest = self.uplink.ids[far], self.uplink.subset(~far)
+        stays = ~torch.isin(ids, gone)
+        return replace(
+            self,
+            uplink=rest,
+            norm=tree.norm(rest.update),
+            keeps=stays if self.keeps is None else self.keeps & stays,
+            left_out=[*self.left_out, *gone.tolist()],
+        )
 
     def report(self, names: Sequence[str]) -> dict[str, list[str]]:
         """Whom it concerned, for the round's line."""

@@ -15,20 +15,14 @@ Nothing of it is drawn, and nothing is kept: training comes to the same bits wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
-from glocal.core import tree
-from glocal.core.types import Tree
 from glocal.data.split import Split, from_counts
-from glocal.engines.base import CohortRound
 from glocal.evaluation.evaluate import validated
 from glocal.evaluation.measures import of_task
 from glocal.evaluation.scores import recorded
-from glocal.slots.client import Local
 from glocal.slots.server_half import whole_model
 
 if TYPE_CHECKING:
@@ -69,11 +63,14 @@ def _passes(training: Training, stage: int) -> float:
         state = half.init(task, params, training.key(0, 0))
         candidates = len(half.candidates(task, down, state))
     own = float(fed.val.counts().sum()) * (candidates + 1 if candidates > 1 else 1)
-    if half.solve_before_evaluation:  # those who have not taken part yet train then
-        # Their share in a round, on average over all rounds: (1 − s)^t is what is left after t.
-        s, rounds = training.setting.fraction, training.last
-        absent = (1 - s) * (1 - (1 - s) ** rounds) / (s * rounds)
-        own += absent * BACKWARD * float(training.gradients[stage].sum())
+    # Those who have not taken part yet may train then. Their share in a round, on average over all
+    # rounds: (1 − s)^t is what is left after t.
+    s, rounds = training.setting.fraction, training.last
+    absent = (1 - s) * (1 - (1 - s) ** rounds) / (s * rounds)
+    alone = float(training.gradients_alone[stage].sum())
+    if half.solve_before_evaluation:
+        alone += float(training.gradients[stage].sum())
+    own += absent * BACKWARD * alone
     central = 0 if fed.central is None else len(fed.central[0])
     return own + float(training.training_rows.counts().sum()) + central
 
@@ -121,29 +118,3 @@ def central_value(training: Training, progress: Progress) -> dict[str, float]:
     measure, target = of_task(t.task), t.fed.target
     value = measure.value(target.predictions(output), target.labels(y.cpu()))
     return {f"central_{measure.name}": value}
-
-
-def solved(
-    training: Training,
-    progress: Progress,
-    local: Local,
-    down: Tree,
-    states: Callable[[Tensor], Tree],
-    ids: Tensor,
-) -> Tree:
-    """Clients' states; one that never took part runs a round of which nothing is sent."""
-    gathered = states(ids)
-    absent = (~progress.clients.seen[ids.cpu()]).to(ids.device)
-    if not bool(absent.any()):
-        return gathered
-    rows, key = tree.row(gathered, absent), training.round_key(progress)
-    work = CohortRound(training.task, local, training.fed, down, ids[absent], rows, key)
-    new = training.engine.round(work)[1]
-    if bool(absent.all()):
-        return new
-
-    def put(state: Tensor, found: Tensor) -> Tensor:
-        state[absent] = found  # what was gathered is nobody else's
-        return state
-
-    return tree.map(put, gathered, new)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,7 +19,6 @@ from glocal.data.schema import Schema
 from glocal.data.split import Split
 from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
-from glocal.engines.gradients import gradients
 from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
 from glocal.evaluation.evaluate import Models
 from glocal.nn.architectures import Architectures
@@ -29,15 +28,16 @@ from glocal.slots.compression import MessageSize
 from glocal.slots.method import Method, Plan
 from glocal.slots.server_half import whole_model
 from glocal.slots.weighting import Setting
-from glocal.training import best_round, evaluated_rounds
+from glocal.training import best_round, evaluated_rounds, first_rounds, plateau, secret_draws
 from glocal.training.attacks import Adversary
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstByGroup, FirstStates
-from glocal.training.divergence import check_policy, screen
+from glocal.training.clients import Clients, LocalClients, nobody
+from glocal.training.divergence import check_policy
 from glocal.training.run_state import Decision, Progress
 from glocal.training.sampling import Sampler
 
-COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN = range(6)
+COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN, ALONE = range(7)
 """Children of the seed's key: one for each thing a round draws."""
 
 RoundSteps = Generator[CohortRound, tuple[Uplink, Tree], None]
@@ -74,18 +74,26 @@ class Training:
     """What is recorded of validation by round, known beforehand where that data is trained on."""
     turns: tuple[int, ...] = ()
     """Where it is tuned: how many trainings are side by side while that is done, and then."""
+    longest_update: float | None = None
+    """Updates longer than so many times the median of their cohort are left out."""
+    clients: Clients = field(default_factory=LocalClients)
+    """Where the clients are: here, or elsewhere."""
     patience: int | None = None
     """It ends when it was evaluated so often without getting better, and its best round is kept
     (:mod:`glocal.training.best_round`)."""
+    public_noise: bool = False
+    """Whether the noise of privacy is that of the seed (:mod:`glocal.training.secret_draws`)."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise GlocalError(f"rounds must be 1 or more, not {self.rounds}.")
         check_policy(self.diverged)
-        if self.diverged == "clip" and any(s.method.privacy for s in self.plan.stages):
+        by_others = self.diverged == "clip" or self.longest_update is not None
+        if by_others and any(s.method.privacy for s in self.plan.stages):
             raise GlocalError(
-                "clipping by the others' lengths would let one client's data show in another's "
-                "update, which dp does not count: use diverged='skip'."
+                "to clip or leave out by the others' lengths would let one client's data show in "
+                "what becomes of another's update, which dp does not count: use diverged='skip', "
+                "and leave longest_update out."
             )
 
     @cached_property
@@ -132,26 +140,44 @@ class Training:
         """The key of the clients' training in the round that comes next."""
         return self.key(WORK, progress.round)
 
+    def attack_key(self, progress: Progress) -> Tensor:
+        """The key of what malicious clients draw in the round that comes next."""
+        return self.key(ATTACK, progress.round)
+
+    def alone_key(self, progress: Progress) -> Tensor:
+        """The key of what clients draw by themselves before their first round of a stage."""
+        return self.key(ALONE, progress.stage)
+
     @cached_property
     def halves(self) -> tuple[Local, ...]:
         """What clients do in each stage: the same objects in all rounds, as engines know them."""
-        return tuple(stage.method.client_half(self.task) for stage in self.plan.stages)
+        schema = self.setting.schema
+        return tuple(stage.method.client_half(self.task, schema) for stage in self.plan.stages)
+
+    @cached_property
+    def before_first(self) -> tuple[Local | None, ...]:
+        """What clients do by themselves in each stage before their first round, if anything."""
+        schema = self.setting.schema
+        return tuple(stage.method.before_first(self.task, schema) for stage in self.plan.stages)
 
     @cached_property
     def sizes(self) -> list[tuple[MessageSize, int]]:
         """What a client's update takes in each stage when sent, and the private parameters."""
         methods, task = [stage.method for stage in self.plan.stages], self.task
-        private = [task.sent_at_first(m.shared_names(task)) for m in methods]
+        private = [task.sent_by(1, set(task.names) - m.shared_names(task)) for m in methods]
+        if isinstance(task, Architectures):  # a client builds its private layers itself
+            private = [0 for _ in methods]
         return [(m.message(self.task), n) for m, n in zip(methods, private, strict=True)]
 
     @cached_property
     def gradients(self) -> list[Tensor]:
         """[clients] of each stage: the gradients that a client computes in a round."""
-        n, task, of_stages = self.fed.train.counts().cpu(), self.task, []
-        for stage, half in zip(self.plan.stages, self.halves, strict=True):
-            begun = stage.method.begin(task, task.params, self.setting)
-            of_stages.append(gradients(half, n, stage.method.broadcast(begun, 0, self.setting)))
-        return of_stages
+        return first_rounds.gradients_of(self, self.halves)
+
+    @cached_property
+    def gradients_alone(self) -> list[Tensor]:
+        """[clients] of each stage: the same of what a client does before its first round."""
+        return first_rounds.gradients_of(self, self.before_first)
 
     @cached_property
     def spacing(self) -> int:
@@ -191,17 +217,12 @@ class Training:
         method, key = self.plan.stages[0].method, self.key(BEGIN, 0)
         state = method.begin(self.task, params, self.setting, key)
         progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Traffic())
-        progress.clients = self.store(progress)
+        progress.clients, progress.secret = self.store(progress), secret_draws.begun(self)
         return progress
 
     def store(self, progress: Progress) -> ClientStore:
-        """An empty store for the clients of a stage, in the place that fits their states."""
-        state = self.make(progress, self.halves[progress.stage])(0)
-        size = sum(leaf.nbytes for leaf in tree.leaves(state))
-        clients, device = len(self.fed), self.fed.x.device
-        absent = (1 - self.sampler.share(clients)) ** self.last
-        rows = round(clients * (1 - absent))
-        return self.storage.store(clients, size, device, progress.stage, rows)
+        """An empty store for what is kept of the clients in a stage."""
+        return self.clients.store(self, progress)
 
     def run(
         self, progress: Progress, on_round: Callable[[Progress], None] = lambda progress: None
@@ -226,16 +247,20 @@ class Training:
         """
         method, t = self.method(progress), progress.round
         down = self.broadcast(progress)
-        ids = self.sampler.cohort(len(self.fed), self.key(COHORT, t))
+        ids = self.cohort(progress, t)
         line: dict[str, Any] = {"round": t + 1, "cohort": len(ids)}
-        uplink, counts = Uplink(ids, n=ids, update={}, loss=None, extra={}), NO_TRAFFIC
+        uplink, counts = nobody(ids).used, NO_TRAFFIC
         if len(ids):
             uplink, counts = yield from self._train(progress, down, ids, line)
         standing, before = method.weights.standing, None
         if standing is not None and len(uplink.ids):
             before = standing(progress.server["weighting"], uplink.ids)
         progress.server, weights = method.server_half.reduce(
-            progress.server, uplink, self.setting, self.key(REDUCE, t)
+            progress.server,
+            uplink,
+            self.setting,
+            self.key(REDUCE, t),
+            secret_draws.noise_key(self, progress, REDUCE, t),
         )
         progress.decision = Decision(uplink.ids, weights, uplink.loss, before) if len(ids) else None
         progress.traffic.record(*counts)
@@ -243,23 +268,30 @@ class Training:
         progress.history.append(line)
         self._after(progress, line)
 
+    def cohort(self, progress: Progress, number: int) -> Tensor:
+        """The ids of those who take part in a round."""
+        key = secret_draws.sampling_key(self, progress, COHORT, number)
+        return self.sampler.cohort(len(self.fed), key)
+
     def broadcast(self, progress: Progress) -> Downlink:
         """What the server sends as the run stands."""
         down = self.method(progress).broadcast(progress.server, progress.round, self.setting)
-        return down if self.rate == 1.0 else {**down, "lr": down["lr"] * self.rate}
+        rate = self.rate * plateau.factor(self.method(progress), progress)
+        return down if rate == 1.0 else {**down, "lr": down["lr"] * rate}
 
     def round_of(
         self, progress: Progress, ids: Tensor, key: Tensor, down: Downlink | None = None
     ) -> CohortRound:
         """A round of some clients as the run stands, for an engine to train."""
         method, local = self.method(progress), self.halves[progress.stage]
+        down = down or self.broadcast(progress)
         return CohortRound(
             task=self.task,
             local=local,
             fed=self.fed,
-            down=down or self.broadcast(progress),
+            down=down,
             ids=ids,
-            states=progress.clients.gather(ids, self.make(progress, local)),
+            states=first_rounds.states(self, progress, down)(ids),
             key=key,
             needs_loss=method.weights.needs_loss,
         )
@@ -267,38 +299,19 @@ class Training:
     def _train(
         self, progress: Progress, down: Downlink, ids: Tensor, line: dict[str, Any]
     ) -> Generator[CohortRound, tuple[Uplink, Tree], tuple[Uplink, RoundTraffic]]:
-        """The cohort's messages, fit for the server, and what was communicated; states are kept."""
-        method, stage, clients = self.method(progress), progress.stage, progress.clients
-        joined = int((~clients.seen[ids.cpu()]).sum())
-        work = self.round_of(progress, ids, self.round_key(progress), down)
-        work = replace(work, workload=self.workload)
-        self._expect(progress, ids)
-        uplink, states = yield work
-        if self.adversary is not None:
-            lr, key = method.server_opt.lr, self.key(ATTACK, progress.round)
-            uplink = self.adversary.sent(uplink, down["params"], self.task.params, lr, key)
-        robust, names = method.combine.robust, self.fed.names
-        screened = screen(
-            uplink, states, self.diverged, robust, self.adversary, names, progress.round
-        )
-        kept = screened.keeps
-        if kept is None:
-            clients.scatter(ids, states)
-        else:
-            clients.scatter(ids[kept], tree.row(states, kept))
-        line["gradients"] = int(self.gradients[stage][ids.cpu()].sum())
-        line |= screened.report(names)
+        """The cohort's messages, fit for the server, and what was communicated."""
+        method, stage = self.method(progress), progress.stage
+        new = ids.cpu()[~progress.clients.seen[ids.cpu()]]
+        answers = yield from self.clients.round(self, progress, down, ids)
+        sent, used = answers.sent, answers.used
+        alone = int(self.gradients_alone[stage][new].sum())
+        line["gradients"] = int(self.gradients[stage][sent.ids.cpu()].sum()) + alone
+        line |= answers.report
         if method.server_half.sends_update:
-            line["update_norm"] = float(screened.norm) / max(1, len(screened.uplink.ids)) ** 0.5
+            line["update_norm"] = float(answers.norm) / max(1, len(used.ids)) ** 0.5
         message, private = self.sizes[stage]
-        first = 0 if method.local.keeps_whole_model else private * joined
-        return screened.uplink, round_traffic(down, uplink, message, first)
-
-    def _expect(self, progress: Progress, busy: Tensor) -> None:
-        """The next cohort is known: states that are offloaded can be fetched while others train."""
-        if progress.clients.place != "device" and progress.round + 1 < self.last:
-            key = self.key(COHORT, progress.round + 1)
-            progress.clients.expect(self.sampler.cohort(len(self.fed), key), busy)
+        first = 0 if method.local.keeps_whole_model else private * len(new)
+        return used, round_traffic(down, sent, message, first)
 
     def _after(self, progress: Progress, line: dict[str, Any]) -> None:
         """Validation where it is due, and the change of stage."""
@@ -312,7 +325,7 @@ class Training:
             due = progress.round in self.validation
             line |= self.validation.get(progress.round, {})
         elif due:
-            line |= evaluated_rounds.curve_point(self, progress)
+            line |= self.clients.validate(self, progress)
         if due:
             line |= evaluated_rounds.central_value(self, progress)
             if self.patience is not None:
@@ -337,7 +350,8 @@ class Training:
 
     def make(self, progress: Progress, local: Local) -> FirstStates | FirstByGroup:
         """How a client makes its state when it first takes part in this stage."""
-        key = partial(self.key, INIT, progress.stage)
+        of_number, numbers = partial(self.key, INIT, progress.stage), self.fed.numbers
+        key = of_number if numbers is None else lambda client: of_number(int(numbers[client]))
 
         def first(task: Task, params: Params) -> FirstStates:
             return FirstStates(init=lambda key: local.init(task, params, key), key=key)
@@ -348,12 +362,13 @@ class Training:
             return FirstByGroup(own, self.task.of_client)
         return first(self.task, whole_model(self.task, progress.server))
 
-    def models(self, progress: Progress) -> Models:
-        """Every client's candidates, as the run stands."""
-        local, down = self.halves[progress.stage], self.broadcast(progress)
-        states = partial(progress.clients.gather, make=self.make(progress, local))
+    def models(self, progress: Progress, down: Downlink | None = None) -> Models:
+        """Every client's candidates, as the run stands; ``down`` is what the server sent them."""
+        local, down = self.halves[progress.stage], down or self.broadcast(progress)
+        states = first_rounds.states(self, progress, down)
         if local.solve_before_evaluation:
-            states = partial(evaluated_rounds.solved, self, progress, local, down, states)
+            key = self.round_key(progress)
+            states = partial(first_rounds.solved, self, progress, local, down, states, key)
         task, candidates = self.task, self.engine.candidates
         return lambda ids: candidates(task, local, down, states(ids), len(ids))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glocal.core.errors import ClientError
+from glocal.training import secret_draws
 from glocal.training.checkpoint import CheckpointWriter, packed_lanes, reclaim, unpacked_lanes
 from glocal.training.run_state import Progress
 from glocal.training.side_by_side import LaneGroup
@@ -84,9 +85,14 @@ def run_rounds(
                 raise error
             # That the federation ends there is what was to be found out: it is evaluated so.
             ends[r].stopped, ends[r].error = ends[r].progress.round + 1, error
+        for end, ongoing in zip(ends, left(), strict=True):
+            if ongoing is None:
+                secret_draws.forget(end.progress)
         if keeper is not None and keeper.after(number(), contents, last=not any(left())):
             for training, end in zip(trainings, ends, strict=True):
                 reclaim(end.progress, training, keeper)
+    if keeper is not None and any(secret_draws.needed(training.plan) for training in trainings):
+        keeper.series.keep_newest()  # the only one without the secret
     for training, end in zip(trainings, ends, strict=True):
         end.executed = training.engine.executed
         end.seconds = (time.monotonic() - began) / len(ends)

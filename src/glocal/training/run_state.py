@@ -41,3 +41,5 @@ class Progress:
     """Of the last round, for whoever looks on; nothing depends on it."""
     best: best_round.BestRound | None = None
     """Of a training that may end early."""
+    secret: Tensor | None = None
+    """The key of privacy's noise, until training ends (:mod:`glocal.training.secret_draws`)."""

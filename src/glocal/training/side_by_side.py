@@ -88,7 +88,11 @@ class LaneGroup:
         for r, progress in enumerate(progresses):
             if progress is not None:
                 rounds[r] = self.trainings[r].steps(progress)
-                work = next(rounds[r], None)
+                try:
+                    work = next(rounds[r], None)
+                except ClientError as error:  # of one that trained by itself before its first round
+                    failed[r] = error
+                    continue
                 if work is not None:
                     works[r] = work
         stages = [progress.stage if progress else -1 for progress in progresses]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glocal.data.text.text_federation import TextData
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
     """The arguments of ``federation``: arrays, or a table and the names of two of its columns."""
 
-    x: Any
-    y: Any
+    x: Any = None
+    y: Any = None
     clients: Any = None
     """The clients that the data comes with, if any."""
     classes: int | None = None
@@ -19,3 +22,5 @@ class Source:
     """Features and labels of an official test set that belongs to no client."""
     group: Any = None
     """Which rows belong together, if the data says so."""
+    text: TextData | None = None
+    """Text of clients of its own, in place of all the rest."""

@@ -10,7 +10,7 @@ import io
 import lzma
 import tarfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
@@ -28,7 +28,7 @@ def in_folder(folder: Path, names: Sequence[str]) -> dict[str, Path]:
     return {name: path for name, path in places if path.is_file()}
 
 
-def in_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:
+def in_archive(path: Path, names: Container[str]) -> dict[str, bytes]:
     """The contents of those named files in a ``.tar.gz``, ``.tgz`` or ``.deb``, at any depth."""
     contents = {}
     try:

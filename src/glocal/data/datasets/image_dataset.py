@@ -7,7 +7,6 @@ package manager downloads. The decoded arrays must have the right sha256.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from glocal.core.errors import GlocalError
 from glocal.core.validation import integer
 from glocal.data.datasets import Source, archives, cache
 from glocal.data.datasets.formats import Arrays, Form
+from glocal.data.datasets.locating import located, remedy
 from glocal.data.datasets.packages import Package, fetched
 from glocal.data.validation import Pixels
 
@@ -47,11 +47,6 @@ class ImageSet:
     installed: Path | None = None
     """Where the package puts the files if it is installed."""
 
-    @property
-    def remedy(self) -> str:
-        """What a user can do without the package."""
-        return f"put {self.wanted} into a folder and set GLOCAL_DATA to it"
-
 
 def check(data: ImageSet, arrays: Arrays) -> None:
     """Raise unless these are the arrays of the data set, by shapes, classes and sha256."""
@@ -73,25 +68,17 @@ def check(data: ImageSet, arrays: Arrays) -> None:
 
 def arrays(data: ImageSet, folder: str | None = None) -> Arrays:
     """The data set: from the folder, or GLOCAL_DATA, or the cache, or its package."""
-    if folder is not None:
-        found = in_folder(data, Path(folder).expanduser(), "folder=")
-        if found is None:
-            raise GlocalError(f"{folder!r} has no files of {data.name}: put {data.wanted} there.")
-        return found
-    if own := os.environ.get("GLOCAL_DATA"):
-        found = in_folder(data, Path(own).expanduser(), "GLOCAL_DATA")
-        if found is not None:
-            return found
-    found = cache.kept(data.name, lambda arrays: check(data, arrays))
-    if found is None and data.installed is not None and data.installed.is_dir():
-        found = in_folder(data, data.installed, "the package")
-    return from_package(data) if found is None else found
+    return located(
+        data,
+        folder,
+        lambda where: in_folder(data, where),
+        lambda arrays: check(data, arrays),
+        lambda: from_package(data),
+    )
 
 
-def in_folder(data: ImageSet, folder: Path, named_by: str) -> Arrays | None:
+def in_folder(data: ImageSet, folder: Path) -> Arrays | None:
     """Read the data set from a folder, in any format; None if it has none of the files."""
-    if not folder.is_dir():
-        raise GlocalError(f"{named_by} names {str(folder)!r}, which is no folder: check the path.")
     partial = ""
     # A folder of the data's own name wins: MNIST and Fashion-MNIST have the same file names.
     for subfolder in (*(folder / name for name in data.folders), folder):
@@ -116,7 +103,7 @@ def in_folder(data: ImageSet, folder: Path, named_by: str) -> Arrays | None:
 def from_package(data: ImageSet) -> Arrays:
     """Download the package, read the data set and cache it."""
     data.forms[-1].check_readable()
-    with fetched(data.package, data.remedy) as archive:
+    with fetched(data.package, remedy(data)) as archive:
         found = _from_archive(data, archive, "")
     cache.keep(data.name, found)
     return found
@@ -129,7 +116,7 @@ def _from_archive(data: ImageSet, archive: Path, where: str) -> Arrays:
         if files.keys() >= set(form.files):
             return _checked(data, form, files, where)
     raise GlocalError(
-        f"{where}{archive.name} does not have all files of {data.name}: {data.remedy}."
+        f"{where}{archive.name} does not have all files of {data.name}: {remedy(data)}."
     )
 
 

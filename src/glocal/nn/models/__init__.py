@@ -14,6 +14,8 @@ from torch import nn
 
 from glocal.core import validation
 from glocal.core.errors import GlocalError
+from glocal.core.spec import parse_call, written
+from glocal.nn.models.bilstm import bilstm
 from glocal.nn.models.cnn import cnn, lenet
 from glocal.nn.models.headed import headed
 from glocal.nn.models.image_question import image_question
@@ -24,6 +26,7 @@ from glocal.nn.models.resnet import resnet10, resnet18
 from glocal.nn.models.vgg import vgg
 
 REGISTRY: dict[str, Callable[..., nn.Module]] = {
+    "bilstm": bilstm,
     "char-lstm": char_lstm,
     "cnn": cnn,
     "headed": headed,
@@ -37,6 +40,16 @@ REGISTRY: dict[str, Callable[..., nn.Module]] = {
     "vgg": vgg,
     "word-lstm": word_lstm,
 }
+
+
+def completed(spec: str, vocabulary: int | None) -> str:
+    """The spec with the number of token ids, where a model needs that and nobody said it."""
+    name, args, kwargs = parse_call(spec)
+    takes = name in REGISTRY and "vocabulary" in validation.declared(REGISTRY[name])[0]
+    if vocabulary is None or not takes or "vocabulary" in kwargs:
+        return spec
+    given = [*map(written, args), *(f"{key}={written(value)}" for key, value in kwargs.items())]
+    return f"{name}({', '.join([*given, f'vocabulary={vocabulary}'])})"
 
 
 def build(spec: str, *, input_shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.Module:

@@ -6,16 +6,17 @@ characters. word-lstm: Yu, Bagdasaryan, Shmatikov, *Salvaging federated learning
 adaptation*, 2020: two LSTM layers of 200 whose output layer is the embedding (Press, Wolf, *Using
 the output embedding to improve language models*, EACL 2017); 10,693,200 with 50,000 words.
 
-``classes`` is the size of the vocabulary; inputs are token ids [batch, time].
+``classes`` is the size of the vocabulary; inputs are token ids [batch, time]. What char-lstm reads
+is a full window, without padding; what word-lstm says at a position depends on none behind it, and
+so not on padding there.
 """
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from glocal.core.errors import GlocalError
 from glocal.nn.layers import LSTM, Dropout
-from glocal.nn.models.shapes import sequence, sizes
+from glocal.nn.models.shapes import sequence, sizes, tokens
 
 
 class CharLSTM(nn.Module):
@@ -29,7 +30,7 @@ class CharLSTM(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [batch, vocabulary]."""
-        output, _ = self.lstm(self.embedding(_tokens(x)))
+        output, _ = self.lstm(self.embedding(tokens(x)))
         logits: Tensor = self.head(output[:, -1])
         return logits
 
@@ -51,7 +52,7 @@ class WordLSTM(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [batch, time, vocabulary]."""
-        output, _ = self.lstm(self.before(self.embedding(_tokens(x))))
+        output, _ = self.lstm(self.before(self.embedding(tokens(x))))
         logits: Tensor = self.head(self.after(output))
         return logits
 
@@ -84,12 +85,3 @@ def word_lstm(
     sequence("word-lstm", input_shape)
     sizes(hidden=hidden, layers=layers)
     return WordLSTM(classes, hidden, layers, dropout)
-
-
-def _tokens(x: Tensor) -> Tensor:
-    if x.is_floating_point():
-        raise GlocalError(
-            "language models read token ids, not floats: give x as an integer tensor "
-            "[batch, time], or use 'mlp'."
-        )
-    return x

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from glocal.core.errors import GlocalError
 from glocal.core.validation import integer
 
 WIDEST = 1 << 16
+
+MOST_WORDS = 1 << 20
+"""Of a vocabulary."""
 
 
 def image(model: str, shape: tuple[int, ...], smallest: int) -> tuple[int, int, int]:
@@ -32,7 +37,17 @@ def sequence(model: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def sizes(low: int = 1, **values: int) -> None:
-    """Raise unless every value is an integer from ``low`` to ``WIDEST``."""
+def tokens(x: Tensor) -> Tensor:
+    """The inputs, if they are token ids."""
+    if x.is_floating_point():
+        raise GlocalError(
+            "language models read token ids, not floats: give x as an integer tensor "
+            "[batch, time], or use 'mlp'."
+        )
+    return x
+
+
+def sizes(low: int = 1, high: int = WIDEST, **values: int) -> None:
+    """Raise unless every value is an integer from ``low`` to ``high``."""
     for name, value in values.items():
-        integer(value, name, low, WIDEST)
+        integer(value, name, low, high)

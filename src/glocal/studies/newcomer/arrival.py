@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError, unknown
 from glocal.core.spec import parse_call
-from glocal.core.types import Batch, Carry, Downlink, Tree
 from glocal.data.federation import Federation
 from glocal.data.partition import column_of
 from glocal.data.split import Split, from_counts
@@ -23,9 +21,8 @@ from glocal.data.transforms import chosen
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Models
 from glocal.experiment.ensemble import own_names
-from glocal.nn.task import Task
-from glocal.slots.client import Local, Phase, Step
 from glocal.slots.method import Plan, Stage
+from glocal.slots.pretraining import by_itself
 from glocal.slots.sharing import size_by_part
 from glocal.training.client_state.store import ClientStore
 from glocal.training.loop import Training
@@ -183,23 +180,3 @@ def own_training(joint: Training, progress: Progress, epochs: int) -> Models:
             "learning rate, as in fedavg(lr=0.01), or look at its data."
         )
     return lambda ids: models
-
-
-def by_itself(local: Local, held: frozenset[str], epochs: int) -> Local:
-    """``local`` for so many passes, with whatever belongs to ``held`` parameters kept still."""
-
-    def still(step: Step) -> Step:
-        def held_step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
-            return _put_back(step(task, down, carry, batch, key), carry, held)
-
-        return held_step
-
-    return local.replace(phases=tuple(Phase(p.name, epochs, still(p.step)) for p in local.phases))
-
-
-def _put_back(new: Tree, old: Tree, held: frozenset[str]) -> Tree:
-    """Leaves named after a held parameter, its weights and its momentum, as they were."""
-    return {
-        k: _put_back(v, old[k], held) if isinstance(v, dict) else old[k] if k in held else v
-        for k, v in new.items()
-    }

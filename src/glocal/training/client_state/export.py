@@ -11,7 +11,7 @@ import torch
 
 from glocal.core import tree
 from glocal.core.files import no_room, replacing
-from glocal.training.checkpoint_files import DTYPES, header, raw
+from glocal.core.tree_bytes import DTYPES, header, raw
 from glocal.training.client_state.store import ClientStore
 
 CHUNK_BYTES = 1 << 28

@@ -1,0 +1,62 @@
+"""What a training with privacy draws from a secret key, and not from its public seed.
+
+Whoever can draw the noise again can take it off, and whoever knows the cohorts has no use for the
+accountant's amplification by sampling. So the noise of ``dp`` and its cohorts come from a key of
+:mod:`glocal.core.secret`, drawn from the operating system when the training begins. It is a part of
+the training's progress: it is in its checkpoints, without which it could not be resumed, and
+nowhere else. When the training ends it is forgotten, and so are the checkpoints that had it.
+
+``public_noise`` is for simulations that must come out the same again: the key is then that of the
+seed, cohorts are drawn as without privacy, and nobody is protected from whoever has the seed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from glocal.core import secret
+from glocal.core.errors import GlocalError
+
+if TYPE_CHECKING:
+    from glocal.slots.method import Plan
+    from glocal.training.loop import Training
+    from glocal.training.run_state import Progress
+
+
+def needed(plan: Plan) -> bool:
+    """Whether anything is drawn from a secret."""
+    return any(stage.method.privacy is not None for stage in plan.stages)
+
+
+def begun(training: Training) -> Tensor | None:
+    """The secret of a training that begins; none where there is no privacy."""
+    if not needed(training.plan):
+        return None
+    return secret.of_seed(training.seed) if training.public_noise else secret.fresh()
+
+
+def noise_key(training: Training, progress: Progress, purpose: int, number: int) -> Tensor | None:
+    """The secret key for the noise of a purpose in a round; none where there is no privacy."""
+    if not needed(training.plan):
+        return None
+    if progress.secret is None:
+        raise GlocalError(
+            "this training's secret key, from which privacy draws its noise, is gone: it is "
+            "removed when training ends, and nobody has another; train anew."
+        )
+    return secret.fold(progress.secret, purpose, number)
+
+
+def sampling_key(training: Training, progress: Progress, purpose: int, number: int) -> Tensor:
+    """The key by which cohorts are drawn: of the seed, or where privacy relies on it, secret."""
+    hidden = None if training.public_noise else noise_key(training, progress, purpose, number)
+    if hidden is None:
+        return training.key(purpose, number)
+    return secret.narrow(hidden).to(training.fed.x.device)
+
+
+def forget(progress: Progress) -> None:
+    """The training is over: what was drawn cannot be drawn again."""
+    progress.secret = None
