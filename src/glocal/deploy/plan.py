@@ -245,6 +245,8 @@ def _refusals(plan: DeployPlan) -> list[str]:
         found.append("a plan is text: name the model, metric and losses instead of giving objects.")
     if config.attack is not None:
         found.append("attacks are for simulations: leave attack out of the plan.")
+    if "|" in str(config.model):
+        found.append("clients with different models are simulated only: name one model for all.")
     if config.new_test:
         found.append(
             "new_test sets one test for models of all clients, and no test set is shared between "

@@ -98,7 +98,7 @@ class Federated:
                 "the round that patience keeps would be chosen on clients' data without noise, "
                 "which dp does not count: leave one of them out."
             )
-        unequal.check_techniques(setup.task, techniques(config.adapt))
+        unequal.check(setup.task, self.plan, techniques(config.adapt))
         plateau.check(self.plan, config.validate_every)
         for technique in techniques(config.adapt):
             technique.check(setup.task, config.public, private=self.private)

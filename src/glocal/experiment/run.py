@@ -32,6 +32,7 @@ from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made
 from glocal.experiment.unequal import ClientArchitectures
 from glocal.nn import models
+from glocal.nn.architectures import Architectures
 from glocal.prediction.client_model import ClientModel
 from glocal.prediction.description import Description, class_names
 
@@ -240,7 +241,7 @@ def assembled(
     summary["params_published"] = first.published
     summary["gradient_evaluations"] = round(sum(r.gradients for r in repeats) / len(repeats))
     summary["parameters"] = tree.count(setup.task.params)
-    if (unequal := ClientArchitectures.of(setup.task, config.model)) is not None:
+    if (unequal := ClientArchitectures.of(setup.task, config.model, fed)) is not None:
         summary |= unequal.figures(first.trained)
     adapted = [repeat.adapted for repeat in repeats if repeat.adapted is not None]
     if adapted:
@@ -284,7 +285,8 @@ def _described(setup: Setup, fed: Federation, method: str) -> Description:
     own = is_own(given) or not isinstance(given, str)
     architecture = f"{setup.model_name}, given in Python"
     if isinstance(given, str):
-        architecture = given if own else models.completed(given, fed.vocabulary)
+        several = isinstance(setup.task, Architectures)
+        architecture = given if own or several else models.completed(given, fed.vocabulary)
     return Description(
         client="",
         method=method,

@@ -22,9 +22,11 @@ from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.experiment.adaptation import Technique
 from glocal.experiment.modules import Built
+from glocal.nn import models
 from glocal.nn.architectures import Architectures, Packed, packed
 from glocal.nn.task import Task
 from glocal.prediction.description import Description
+from glocal.slots.method import Plan
 
 if TYPE_CHECKING:
     from glocal.experiment.repeat import Trained
@@ -46,17 +48,17 @@ def models_of(given: object) -> dict[str, Any]:
         return dict(given)
     if not isinstance(given, str) or "|" not in given:
         return {str(given): given}
-    models: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for part in split_at(given, "|"):
         named = _NAMED.fullmatch(part)
         name, spec = (named[1], named[2]) if named else (part, part)
-        if name in models:
+        if name in found:
             raise GlocalError(
                 f"two models are called {shown(name)}: give them names, as in 'a=mlp(32) | "
                 "b=mlp(32)'."
             )
-        models[name] = spec
-    return models
+        found[name] = spec
+    return found
 
 
 def written(given: object, built: Mapping[str, Built]) -> str:
@@ -85,7 +87,7 @@ def task(
     return packed(modules, of_client, how, {name: each.fresh for name, each in built.items()})
 
 
-def assigned(assign: object, models: Sequence[str], fed: Federation) -> list[int]:
+def assigned(assign: object, names: Sequence[str], fed: Federation) -> list[int]:
     """The number of each client's model.
 
     ``turns``: the first client has the first model, the next one the second, and so on, again and
@@ -93,7 +95,7 @@ def assigned(assign: object, models: Sequence[str], fed: Federation) -> list[int
     with fewest have the first model. Else, who has which: ``"ward*=small, north=large"``, or a
     mapping of the same; the first name or pattern that fits counts.
     """
-    clients, count = len(fed), len(models)
+    clients, count = len(fed), len(names)
     if assign == "turns":
         return [i % count for i in range(clients)]
     if assign == "size":
@@ -103,17 +105,17 @@ def assigned(assign: object, models: Sequence[str], fed: Federation) -> list[int
         return [int(p) * count // clients for p in place]
     rules = _rules(assign)
     for model in rules.values():
-        if model not in models:
-            raise unknown("model", str(model), models)
+        if model not in names:
+            raise unknown("model", str(model), names)
     numbers = []
-    for name in fed.names:
-        fitting = [m for rule, m in rules.items() if fnmatch.fnmatchcase(str(name), rule)]
+    for client in fed.names:
+        fitting = [m for rule, m in rules.items() if fnmatch.fnmatchcase(str(client), rule)]
         if not fitting:
             raise GlocalError(
-                f"assign says of no model that client {name} has it: add it, as in '{name}="
-                f"{models[0]}', or '*={models[0]}' for all others."
+                f"assign says of no model that client {client} has it: add it, as in '{client}="
+                f"{names[0]}', or '*={names[0]}' for all others."
             )
-        numbers.append(models.index(fitting[0]))
+        numbers.append(names.index(fitting[0]))
     return numbers
 
 
@@ -141,9 +143,17 @@ class ClientArchitectures:
     """What was given for each model: its name and settings, or an object."""
 
     @classmethod
-    def of(cls, task: Task, model: object) -> ClientArchitectures | None:
+    def of(cls, task: Task, model: object, fed: Federation) -> ClientArchitectures | None:
         """None where all clients have the same."""
-        return cls(task, models_of(model)) if isinstance(task, Architectures) else None
+        if not isinstance(task, Architectures):
+            return None
+        given = {
+            name: models.completed(each, fed.vocabulary)
+            if isinstance(each, str) and not is_own(each)
+            else each
+            for name, each in models_of(model).items()
+        }
+        return cls(task, given)
 
     def part(self, client: int) -> Packed:
         """The task of a client, by its number."""
@@ -166,11 +176,11 @@ class ClientArchitectures:
 
     def to_json(self) -> dict[str, Any]:
         """Who has which, and how its parameters are packed."""
-        models = [
+        each = [
             {"name": part.name, **self._about(part), **part.layout.to_json()}
             for part in self.task.parts
         ]
-        return {"models": models, "of_client": self.task.of_client.tolist()}
+        return {"models": each, "of_client": self.task.of_client.tolist()}
 
     def figures(self, trained: Trained | None) -> dict[str, Any]:
         """Of each model: its clients, its parameters, and how many are shared in the end."""
@@ -179,18 +189,26 @@ class ClientArchitectures:
             shared = trained.training.method(trained.progress).shared_names(self.task)
         count = self.task.of_client.bincount(minlength=len(self.task.parts)).tolist()
         ours = sum(self.task.params[name].numel() for name in shared)
-        models = [
+        each = [
             {"model": p.name, "clients": n, "parameters": p.parameters, "shared": ours}
             for p, n in zip(self.task.parts, count, strict=True)
         ]
-        return {"models": models, "parameters": max(m["parameters"] for m in models)}
+        return {"models": each, "parameters": max(m["parameters"] for m in each)}
 
 
-def check_techniques(task: Task, wanted: Sequence[Technique]) -> None:
+def check(task: Task, plan: Plan, wanted: Sequence[Technique]) -> None:
     """Refuse what needs the same layers of all clients, where these have different models."""
+    if not isinstance(task, Architectures):
+        return
+    why = "needs the same layers of all clients, and they have different models"
     for technique in wanted:
-        if isinstance(task, Architectures) and technique.name not in ADAPTATIONS:
+        if technique.name not in ADAPTATIONS:
+            raise GlocalError(f"{technique.name} {why}: use {' or '.join(ADAPTATIONS)}.")
+    for method in (stage.method for stage in plan.stages):
+        if method.auxiliary is not None:
+            raise GlocalError(f"{method.auxiliary.name} {why}: leave it out.")
+        if method.server is not None:
             raise GlocalError(
-                f"{technique.name} needs the same layers of all clients, and they have different "
-                f"models: use {' or '.join(ADAPTATIONS)}."
+                f"{method.server.name} evaluates with one model what its server makes, and clients "
+                "have different ones: give all clients one."
             )
