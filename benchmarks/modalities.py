@@ -5,11 +5,12 @@ alone. Each has encoders of its own for what it has; the fusion head is shared (
 warm-up). The six are then given one encoder instead of two, and all is trained again. Every client
 is also trained alone, with the same model. Accuracies are of own test examples.
 
-    python benchmarks/modalities.py
+    python benchmarks/modalities.py             # or some: both, image, question
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -40,14 +41,13 @@ def mean(rows: list[dict[str, Any]], what: str) -> float:
     return 100 * float(sum(row[what] for row in rows)) / len(rows)
 
 
-def main() -> None:
-    """Train the three federations and print what came of each kind of client."""
+def main(wanted: list[str]) -> None:
+    """Train the federations and print what came of each kind of client."""
     torch.set_num_threads(1)
-    print(f"{METHOD}, {ROUNDS} rounds, {REPEATS} repeats; alone: {ALONE}\n")
+    print(f"{METHOD}, {ROUNDS} rounds, {REPEATS} repeats; alone: {ALONE}")
     head = "clients with  encoders  alone %  federation %  better off  worse off  undecided"
-    print(head, flush=True)
-    found: dict[str, list[dict[str, Any]]] = {}
-    for given in KINDS:
+    print(f"{head}  each client in the federation %", flush=True)
+    for given in wanted or KINDS:
         result = run(given)
         for kind in KINDS if given == "both" else ("both",):
             rows = [row for row in result.clients if str(row["client"]).startswith(kind)]
@@ -55,21 +55,10 @@ def main() -> None:
             counts = [verdicts.count(v) for v in ("better off", "worse off", "undecided")]
             encoders = given if kind == "both" else kind
             figures = f"{mean(rows, 'local_accuracy'):7.1f}  {mean(rows, 'accuracy'):12.1f}"
-            line = f"{kind:12}  {encoders:8}  {figures}"
-            print(f"{line}  {counts[0]:10}  {counts[1]:9}  {counts[2]:9}", flush=True)
-            found.setdefault(f"{kind} {encoders}", rows)
-        if given == "both":
-            models = result.summary["models"]
-    print(
-        "\nshared: "
-        + ", ".join(f"{100 * m['shared'] / m['parameters']:.1f} % of {m['model']}" for m in models)
-    )
-    for other in ("image", "question"):
-        pairs = zip(found["both both"], found[f"both {other}"], strict=True)
-        gains = [100 * (a["accuracy"] - b["accuracy"]) for a, b in pairs]
-        listed = ", ".join(f"{gain:+.0f}" for gain in gains)
-        print(f"both rather than {other} alone, points for each of the six: {listed}")
+            counted = f"{counts[0]:10}  {counts[1]:9}  {counts[2]:9}"
+            each = " ".join(f"{100 * row['accuracy']:.0f}" for row in rows)
+            print(f"{kind:12}  {encoders:8}  {figures}  {counted}  {each}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
