@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+READY_TO_DEPLOY := $(VENV)/.ready-to-deploy
 
-.PHONY: help setup demo test coverage test-arithmetic test-compiled check format bench clean
+.PHONY: help setup demo test coverage test-arithmetic test-compiled test-deploy test-deploy-all check format bench clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -29,6 +30,16 @@ coverage: $(READY) ## the same, and which lines they did not reach
 
 test-compiled: $(READY) ## what compiles steps, every method among it; needs a C++ compiler
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/engines
+
+$(READY_TO_DEPLOY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[flower]"
+	@touch $@
+
+test-deploy: $(READY_TO_DEPLOY) ## between machines: every method, refusals, killed processes over Flower
+	$(BIN)/python -m pytest -n auto --dist worksteal -m deploy tests/deploy
+
+test-deploy-all: $(READY_TO_DEPLOY) ## more methods, and each process killed, over Flower (half an hour)
+	GLOCAL_KEEP=benchmarks/deploy.txt $(BIN)/python -m pytest -m deploy_all tests/deploy
 
 # Libraries choose their arithmetic by the processor, and round otherwise on another one.
 # Each setting makes one of them choose as elsewhere; all other tests compute on one thread.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import glocal
 
-OF_OTHER_DATA = {"jigsaw", "masked-tokens", "rotation"}
-"""What needs images or texts: tests/slots/test_auxiliaries.py has them."""
+OF_OTHER_DATA = {"adversary", "jigsaw", "masked-tokens", "rotation"}
+"""What needs protected attributes, images or texts: tests/slots/test_adversary.py and
+test_auxiliaries.py have them."""
 
 SPECS = [
     *(name for name in glocal.list_methods() if name not in OF_OTHER_DATA),

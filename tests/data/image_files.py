@@ -8,6 +8,7 @@ import io
 import json
 import struct
 import tarfile
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,7 @@ class Client:
     def serves(self, data: Any, archive: bytes) -> Any:
         """The data set whose package is this archive."""
         suffix = {"npm": ".tgz", "apt-get": ".deb", "pip": ".tar.gz"}[data.package.client]
+        suffix = ".whl" if zipfile.is_zipfile(io.BytesIO(archive)) else suffix
         (self.folder / "package").write_bytes(archive)
         copy = f"cp '{self.folder / 'package'}' ./it{suffix}"
         self.does(data.package.client, copy)

@@ -106,7 +106,14 @@ FAULTS: dict[str, tuple[Callable[[wire.Message, Tree], None], str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+def each_fault() -> list[Any]:
+    """All of them; those that take the same way as another only where deployments are tested."""
+    quick = ("a million times", "a thousandfold examples")
+    slow = pytest.mark.deploy
+    return [pytest.param(name, marks=() if name in quick else slow) for name in FAULTS]
+
+
+@pytest.mark.parametrize("fault", each_fault())
 def test_a_wrong_answer_leaves_no_trace(fault: str, tmp_path: Path) -> None:
     change, why = FAULTS[fault]
     deployed = Deployment.of("ditto", tmp_path, **SETTINGS)
@@ -159,6 +166,7 @@ def test_no_quorum_in_time_is_an_error_that_names_the_checkpoint(tmp_path: Path)
     assert_sat_out(deployed, served)
 
 
+@pytest.mark.deploy
 def test_three_refused_answers_in_a_row_are_the_last_that_are_asked_for(tmp_path: Path) -> None:
     deployed = Deployment.of("fedavg", tmp_path, **{**SETTINGS, "rounds": STRIKES + 2})
     name, asked = deployed.fed.names[CLIENT], []
@@ -205,6 +213,7 @@ def test_answers_that_are_lost_once_are_asked_for_again(tmp_path: Path) -> None:
     assert_sat_out(deployed, served)
 
 
+@pytest.mark.deploy
 def test_old_requests_that_arrive_again_leave_no_trace(tmp_path: Path) -> None:
     deployed = Deployment.of("ditto", tmp_path, **SETTINGS)
     before: list[tuple[str, bytes]] = []

@@ -131,3 +131,20 @@ def test_a_server_knows_how_many_examples_there_are_and_has_none() -> None:
     assert torch.equal(roster.train.counts(), fed.train.counts())
     assert roster.x.shape == (1, 6)
     assert not bool(roster.x.any())
+
+
+def test_every_node_builds_the_model_for_all_tokens(tmp_path: Path) -> None:
+    """Also one whose clients have few of them."""
+    x = torch.arange(60 * 4).reshape(60, 4) % 7 + 5 * (torch.arange(60) >= 30).long()[:, None]
+    fed = glocal.federation(x, torch.arange(60) % 2, torch.arange(60) // 15)
+    schema = DataSchema.of(fed)
+    assert schema.vocabulary == int(x.max()) + 1
+    settings = {**SETTINGS, "model": "bilstm(embedding=2,hidden=2)"}
+    agreed = DeployPlan("fedavg", from_arguments(settings), schema)
+    node = Node(agreed, fed.part([0]), tmp_path)
+    sizes = [
+        agreed.setup(f).task.size for f in (fed, node.fed, schema.without_rows("ab", [[3, 3]] * 3))
+    ]
+    assert len(set(sizes)) == 1
+    with pytest.raises(GlocalError, match="the plan has 5 token ids"):
+        replace(schema, vocabulary=5).check(fed)

@@ -60,7 +60,11 @@ def assert_same_end(ours: tuple[Deployment, Served], theirs: tuple[Deployment, S
 
 
 @pytest.mark.parametrize(
-    ("spec", "rounds"), [("ditto", [2]), ("fedavg+dp(clip=0.1,noise=0.5)", [0, 1])]
+    ("spec", "rounds"),
+    [
+        ("ditto", [2]),
+        pytest.param("fedavg+dp(clip=0.1,noise=0.5)", [0, 1], marks=pytest.mark.deploy),
+    ],
 )
 def test_a_server_that_was_killed_goes_on(
     spec: str, rounds: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -85,6 +85,7 @@ def test_updates_are_clipped_before_they_leave_and_no_result_does(tmp_path: Path
     assert [row["client"] for row in own["clients"]] == list(deployed.fed.names[:3])
 
 
+@pytest.mark.deploy
 def test_results_of_a_private_plan_leave_where_that_is_asked_for(tmp_path: Path) -> None:
     deployed = Deployment.of("fedavg+dp(clip=0.1,noise=0.5)", tmp_path, results=True, rounds=1)
     served = deployed.serve()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.nn import models
-from glocal.nn.architectures import OWN, Architectures, Layout, Packed, layouts, packed
+from glocal.nn.architectures import OWN, Architectures, Layout, Packed, layouts, packed, sent_by
 from glocal.nn.task import Task
 
 SMALL, LARGE = "headed(mlp(3, dropout=0.5),width=4)", "headed(mlp(5, 6),width=4)"
@@ -95,9 +95,9 @@ def test_what_is_not_alike_cannot_be_shared() -> None:
 def test_parameters_that_clients_send_are_counted_without_zeros() -> None:
     task = architectures([0, 0, 1])
     head, small, large = 15, 37, 99
-    assert task.sent_by(3, set(task.names)) == 2 * (small + head) + large + head
-    assert task.sent_by(3, {OWN}) == 2 * small + large
-    assert task.sent_by(3, {"head.weight", "head.bias"}) == 3 * head
+    assert sent_by(task, 3, set(task.names)) == 2 * (small + head) + large + head
+    assert sent_by(task, 3, {OWN}) == 2 * small + large
+    assert sent_by(task, 3, {"head.weight", "head.bias"}) == 3 * head
 
 
 def test_a_client_has_the_task_of_its_architecture() -> None:

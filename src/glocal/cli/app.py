@@ -13,6 +13,7 @@ import click
 import typer
 
 from glocal import report, studies
+from glocal.cli.commands import deploy
 from glocal.cli.commands import studies as study
 from glocal.cli.commands.adapt import adapt
 from glocal.cli.commands.fairness import fairness
@@ -44,6 +45,7 @@ app = typer.Typer(
 )
 
 app.add_typer(study.app, name="study")
+app.add_typer(deploy.app, name="deploy")
 
 
 def _version(asked: bool) -> None:

@@ -114,12 +114,15 @@ def _option(each: dataclasses.Field[Any], defaults: dict[str, Any]) -> inspect.P
     default = defaults.get(each.name, each.default)
     if _is_list(each):
         kind, default = list[str] | None, list(default) or None
+    more: dict[str, Any] = {}
+    if kind == int | str:
+        kind, more = str, {"click_type": NUMBER_OR_NAME}
     flag = f"--{name.replace('_', '-')}"
     # What is on in one command can be turned off in all.
     if default is True or COMPARE_DEFAULTS.get(each.name) is True:
         flag += f"/--no-{name.replace('_', '-')}"
     group = each.metadata["group"]
-    shown = option(default, each.metadata["help"], flag, panel=group)
+    shown = option(default, each.metadata["help"], flag, panel=group, **more)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=kind)
 
 
@@ -161,6 +164,22 @@ class PathType(click.ParamType):
 
 
 PATH = PathType()
+
+
+class NumberOrName(click.ParamType):
+    """An integer, or a word that whoever takes it checks."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The integer, if it is one."""
+        try:
+            return int(value)
+        except ValueError:
+            return value
+
+
+NUMBER_OR_NAME = NumberOrName()
 
 training, evaluation, output = (
     functools.partial(option, panel=panel) for panel in ("Training", "Evaluation", "Output")

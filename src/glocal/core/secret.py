@@ -22,8 +22,9 @@ from torch import Tensor
 WORDS = 4
 """Words of 64 bits in a key."""
 
-_CHILD, _DRAW, _SEED = range(3)
-"""What is hashed: a key's child, its draws, or a seed. None of them says anything of the others."""
+_CHILD, _DRAW, _SEED, _NARROW = range(4)
+"""What is hashed: for a key's child, its draws, of a seed, of a key of training. None of them says
+anything of the others."""
 
 
 def fresh() -> Tensor:
@@ -53,6 +54,13 @@ def bits(key: Tensor, n: int) -> Tensor:
 def narrow(key: Tensor) -> Tensor:
     """A key of :mod:`glocal.core.rng`, for what is drawn unseen: who is sampled, mini-batches."""
     return bits(key, 1)[..., 0]
+
+
+def of_key(key: Tensor) -> Tensor:
+    """The key that one of :mod:`glocal.core.rng` stands for: as secret as that is, of 64 bits."""
+    nothing = torch.zeros(WORDS, dtype=torch.int64, device=key.device)
+    wide: Tensor = torch.ops.glocal.hashed(nothing, key, WORDS, _NARROW)
+    return wide
 
 
 def gaussian(key: Tensor, shape: tuple[int, ...]) -> Tensor:

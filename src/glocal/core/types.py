@@ -28,7 +28,8 @@ Tree = dict[str, Any]
 """A nested dict with tensors at its leaves."""
 
 Batch = dict[str, Tensor]
-"""``x`` and ``y``, and ``weight``: 1 for an example, 0 for padding."""
+"""``x`` and ``y``, and ``weight``: 1 for an example, 0 for padding; where data has protected
+attributes, their codes as ``attributes``, too."""
 
 ClientState = Tree
 Carry = Tree

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from glocal.core.padding import label_counts
 from glocal.core.target import Target
+from glocal.core.types import Batch
 from glocal.core.validation import integer
 from glocal.data.group_split import split_groups
 from glocal.data.preprocessing.fitted import Preprocessing
@@ -66,6 +67,18 @@ class Federation(ClientRows):
     def target(self) -> Target:
         """What labels are, and their unit."""
         return self.targets[0]
+
+    @property
+    def examples(self) -> Batch:
+        """What a mini-batch has of each row but its weight; all rows of it."""
+        examples = {"x": self.x, "y": self.y_train}
+        if self.attributes is not None:
+            examples["attributes"] = self.attributes.codes
+        return examples
+
+    def batch(self, rows: Tensor, weight: Tensor) -> Batch:
+        """The mini-batch of these rows."""
+        return {part: values[rows] for part, values in self.examples.items()} | {"weight": weight}
 
     def units_of(self, rows: Tensor) -> Tensor:
         """The unit of each of these rows; without groups, each row is one.
@@ -125,7 +138,7 @@ class Federation(ClientRows):
 
     def to(self, device: torch.device | str) -> Federation:
         """The same federation on another device."""
-        parts = ("x", "y", "y_train", "train", "val", "test", "unit", "numbers")
+        parts = ("x", "y", "y_train", "train", "val", "test", "unit", "numbers", "attributes")
         held = {name: getattr(self, name) for name in parts}
         moved = {name: part.to(device) for name, part in held.items() if part is not None}
         central = self.central and (self.central[0].to(device), self.central[1].to(device))
@@ -164,14 +177,19 @@ class Federation(ClientRows):
             each = [place[split.of(k).cpu()] for k in clients]
             return from_counts(torch.cat(each), torch.tensor([len(r) for r in each]))
 
+        about: dict[str, Any] = {"clients": len(clients), "n": len(rows)}
+        if self.vocabulary is not None:
+            about["vocabulary"] = self.vocabulary  # not only of the tokens that these clients have
+
         def part_of(data: ClientRows) -> dict[str, Any]:
-            held = {name: getattr(data, name) for name in ("x", "y", "y_train", "unit")}
+            names = ("x", "y", "y_train", "unit", "attributes")
+            held = {name: getattr(data, name) for name in names}
             return {
                 **{name: t if t is None else t[rows.to(t.device)] for name, t in held.items()},
                 "names": tuple(self.names[k] for k in clients),
                 "numbers": self.number_of(places),
                 "central": None,
-                "describe": {**data.describe, "clients": len(clients), "n": len(rows)},
+                "describe": {**data.describe, **about},
             }
 
         unsplit = self.unsplit
@@ -203,6 +221,7 @@ class Federation(ClientRows):
         """
         digest = hashlib.sha256()
         tensors = [self.x, self.y, self.y_train]
+        tensors += [] if self.attributes is None else [self.attributes.codes]
         tensors += [t for s in (self.train, self.val, self.test) for t in (s.rows, s.start)]
         for tensor in tensors:
             array = np.ascontiguousarray(tensor.cpu().numpy())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from glocal.core.validation import check as check_kind
 from glocal.data import labels as label_column
 from glocal.data import own_table, quantities, small_clients, suggested_groups, table
 from glocal.data import validation as check
+from glocal.data.attributes import Protected, attributes_of, check_apart, columns_of, reports
 from glocal.data.client_data import ClientData, Federation, fold_of, rows_of
 from glocal.data.groups import check_clients, units
 from glocal.data.partition import BLIND, PARTITIONS, Partition, column_of, make, natural
@@ -50,6 +51,7 @@ def federation(
     preprocessing: str = "federated",
     task: str = quantities.AUTO,
     min_examples: int = 0,
+    protected: Protected = (),
     chronological: bool = False,
 ) -> Federation:
     """A federation from your own data.
@@ -92,6 +94,8 @@ def federation(
             (:mod:`glocal.core.target`).
         min_examples: clients of the data's own with fewer examples than this (a group is one) are
             left out, and a note names them.
+        protected: columns of a table that are protected attributes (sex, origin) and no features;
+            of arrays, a value for each row by the attribute's name, as in ``{"sex": values}``.
         chronological: whether rows are in the order of time. Then each client trains on the first
             of its rows, validates on the next and is tested on the last, in every repeat.
     """
@@ -107,6 +111,8 @@ def federation(
     seed = integer(seed, "the seed", 0, LARGEST - 1)
     columns = table.as_table(x) if table.is_table(x) else None
     used = [c for c in (y, clients, group, column_of(partition)) if isinstance(c, str)]
+    apart = columns_of(protected, columns)
+    check_apart(apart, used=used, features=features)
     _check_table_options(columns, (y, clients, group), drop, features, preprocessing)
     if y is None:
         raise GlocalError("y is missing: give one label for each row, or the label column's name.")
@@ -118,6 +124,8 @@ def federation(
         x = check.features(x)[rows] if columns is None else x
         columns = None if columns is None else columns.with_rows(rows)
         y, clients, group = (small_clients.at(rows, each) for each in (y, clients, group))
+        if isinstance(protected, Mapping):
+            protected = {name: small_clients.at(rows, each) for name, each in protected.items()}
         if left_out:
             extra["left_out_clients"] = left_out
             note(small_clients.sentence(left_out, min_examples))
@@ -133,7 +141,7 @@ def federation(
         where = columns.where
         if columns.notes:
             extra["read"] = list(columns.notes)
-        raw = own_table.raw_features(columns, used, drop, features)
+        raw = own_table.raw_features(columns, [*used, *apart], drop, features)
         inputs = raw.x
         if isinstance(y, str) and numeric:
             labels, about = quantities.of_column(columns, y, task)
@@ -169,6 +177,10 @@ def federation(
             raise GlocalError("central= goes with arrays and labels in numbers, not with a table.")
         central = check.central(central, inputs, None if numeric else classes)
         extra["central"] = len(central[0])
+    attributes = attributes_of(protected, apart, columns, len(labels), where)
+    if attributes is not None:
+        extra["protected"] = attributes.describe()
+        others += reports(attributes)
     unit, groups = (None, ()) if group is None else units(group, len(labels), where)
     if unit is not None:
         extra["groups"] = len(groups)
@@ -178,7 +190,7 @@ def federation(
         extra["task"] = task
     if chronological:
         extra["chronological"] = True
-    keys = None if raw is None else own_table.row_keys(inputs, labels, unit)
+    keys = None if raw is None else own_table.row_keys(inputs, labels, unit, attributes)
     order = None if keys is None else torch.from_numpy(np.argsort(keys, kind="stable"))
     by_label = torch.zeros_like(labels, dtype=torch.int64) if numeric else labels
     assignment = _assign(by_label, clients, partition, seed, columns, unit, order)
@@ -209,6 +221,7 @@ def federation(
         central=central,
         unit=unit,
         pooled=pooled,
+        attributes=attributes,
         rank=None if keys is None else own_table.ranks(keys, assignment.rows),
         target=Target(task) if numeric else Target(),
         chronological=chronological,

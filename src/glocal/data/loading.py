@@ -13,7 +13,7 @@ from glocal.data.datasets import Source, files
 from glocal.data.datasets.registry import is_named, named
 from glocal.data.federation import Federation, federation
 from glocal.data.partition import column_of
-from glocal.data.table import Table, listed
+from glocal.data.table import Table, listed, named_columns
 from glocal.data.text.text_federation import text_federation
 from glocal.data.transforms import Transform
 from glocal.data.validation import as_array, missing
@@ -41,6 +41,7 @@ def load(
     decimal: str | None = None,
     encoding: str | None = None,
     min_examples: int = 0,
+    protected: Sequence[str] = (),
     chronological: bool | None = None,
 ) -> Federation:
     """A federation from a data set's name, or from a file of yours.
@@ -75,6 +76,9 @@ def load(
         encoding: of a ``.csv``; by default UTF-8 or, where it is none, Windows-1252.
         min_examples: clients of the data's own with fewer examples than this are left out, and a
             note names them.
+        protected: columns of a table that are protected attributes and no features; data sets by
+            name that have some bring them, and this then says which (see
+            :func:`glocal.federation`).
         chronological: True for rows in the order of time: each client trains on its first, and is
             tested on its last (see :func:`glocal.federation`). Text always is.
     """
@@ -83,12 +87,14 @@ def load(
     of_text = {"separator": separator, "decimal": decimal, "encoding": encoding}
     source = _source(name, {"label": label, "client": client, "group": group}, of_text)
     tabular = isinstance(source.x, Table)
-    of_table: dict[str, Any] = {"drop": drop, "features": features}
+    of_table: dict[str, Any] = {"drop": drop, "features": features, "protected": protected}
     for option, columns in of_table.items():
         if columns and not tabular:
             raise GlocalError(
                 f"{option}= names columns of a table, and {shown(str(name))} is none: leave it out."
             )
+    if source.protected:
+        of_table |= _protected(source, drop, protected)
     if source.text is not None:
         given: dict[str, Any] = {
             "clients": clients,
@@ -130,6 +136,19 @@ def load(
         chronological=bool(chronological),
         **of_table,
     )
+
+
+def _protected(source: Source, drop: Sequence[str], asked: Sequence[str]) -> dict[str, Any]:
+    """What is protected of data that says what may be, by name; the rest is no feature either."""
+    named = tuple(named_columns(asked, source.x, "protected")) or source.protected
+    for name in named:
+        if name not in source.protected:
+            raise GlocalError(
+                f"protected= names {shown(name)}, and the protected attributes of this data are "
+                f"{listed(source.protected)}: choose among them."
+            )
+    others = [name for name in source.protected if name not in named]
+    return {"protected": named, "drop": (*named_columns(drop, source.x, "drop"), *others)}
 
 
 def _check_text(name: str, given: Mapping[str, Any]) -> None:

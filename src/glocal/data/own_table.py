@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from glocal.core.errors import GlocalError, shown
+from glocal.data.attributes import Attributes
 from glocal.data.partition import Partition
 from glocal.data.preprocessing import fitting
 from glocal.data.preprocessing.doubts import case_warnings, gives_label_away, zero_warnings
@@ -85,14 +86,18 @@ def with_leaks(raw: RawFeatures, labels: Tensor, *, classes: bool) -> RawFeature
     return replace(raw, columns=tuple(columns))
 
 
-def row_keys(x: Tensor, y: Tensor, unit: Tensor | None) -> Array:
-    """A hash of each row's features, label and group.
+def row_keys(
+    x: Tensor, y: Tensor, unit: Tensor | None, attributes: Attributes | None = None
+) -> Array:
+    """A hash of each row's features, label, group and protected attributes.
 
     Draws that are made in the order of these do not depend on how a table is sorted.
     """
     columns: list[Array] = [*x.numpy().T, *y.double().reshape(len(y), -1).numpy().T]
     if unit is not None:
         columns.append(unit.double().numpy())
+    if attributes is not None:
+        columns += [*attributes.codes.double().numpy().T]
     mixed = np.full(len(y), MIX)
     for column in columns:
         bits = np.ascontiguousarray(column + 0.0).view(np.uint64)  # −0 is 0

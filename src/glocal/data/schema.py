@@ -28,6 +28,8 @@ class Schema:
     """Whether labels are classes; if not, they are numbers."""
     tokens: bool = False
     """Whether inputs are the ids of tokens."""
+    attributes: tuple[tuple[str, int], ...] = ()
+    """The protected attributes, each with how many values it has."""
 
     @classmethod
     def of(cls, fed: Federation) -> Schema:
@@ -36,7 +38,16 @@ class Schema:
         numbers = fed.x.is_floating_point() and fed.y.dim() == 1
         categories = tuple((begin, end) for begin, end in fed.describe.get("categories", ()))
         tokens = not fed.x.is_floating_point()
-        return cls(shape, fed.classes, categories, numbers, bool(fed.target.classes), tokens)
+        apart = fed.attributes
+        return cls(
+            shape=shape,
+            classes=fed.classes,
+            categories=categories,
+            numbers=numbers,
+            labelled=bool(fed.target.classes),
+            tokens=tokens,
+            attributes=() if apart is None else tuple(zip(apart.names, apart.sizes, strict=True)),
+        )
 
     @property
     def images(self) -> bool:

@@ -27,6 +27,7 @@ from glocal.core import rng
 from glocal.core.target import Target
 
 if TYPE_CHECKING:
+    from glocal.data.attributes import Attributes
     from glocal.data.preprocessing.fitting import Layout
     from glocal.data.preprocessing.report import ColumnReport
 
@@ -82,6 +83,8 @@ class ClientRows:
     """What the user says about ``label_shift_only``; it goes before what the data says."""
     columns: tuple[ColumnReport, ...] = ()
     """What became of each column of a table."""
+    attributes: Attributes | None = None
+    """Protected attributes of each row, which are no features; none: there are none."""
     numbers: Tensor | None = None
     """[clients] The number of each in the whole federation, of which these are a part; none: its
     place. Whatever is drawn for a client is drawn by its number."""

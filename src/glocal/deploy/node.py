@@ -87,7 +87,17 @@ class Node:
     ) -> None:
         plan.schema.check(fed)
         # Clients are evaluated on their own test examples: those of others are elsewhere.
-        self.fed = replace(fed, label_shift_only=False, pooled=False, central=None)
+        about = {**fed.describe}
+        if plan.schema.vocabulary is not None:
+            about["vocabulary"] = plan.schema.vocabulary
+        classes = bool(fed.target.classes)
+        self.fed = replace(
+            fed,
+            label_shift_only=False,
+            pooled=False if classes else fed.pooled,
+            central=None,
+            describe=about,
+        )
         self.plan, self.folder, self.note = plan, folder, note
         self.secret = secret_key
         self.states = Versions(folder / "states")
@@ -226,6 +236,8 @@ class Node:
         server = {"params": down["params"], "start": start}
         store = ClientStore(len(setup.fed), device)
         progress = Progress(server, store, Traffic(), int(facts["stage"]), 0, int(facts["round"]))
+        if training.method(progress).example_privacy is not None:
+            progress.secret = self._own_secret()
         place = {name: k for k, name in enumerate(setup.fed.names)}
         names, lost = [], []
         for name, about in facts["clients"].items():
@@ -275,17 +287,21 @@ class Node:
         return trained
 
     def _adds_noise(self, asked: _Asked) -> bool:
-        privacy = asked.training.method(asked.progress).privacy
-        return privacy is not None and privacy.where == "local"
+        method = asked.training.method(asked.progress)
+        local = method.privacy is not None and method.privacy.where == "local"
+        return local or method.example_privacy is not None
 
     def _noise_keys(self, asked: _Asked, ids: Tensor) -> Tensor:
         """The keys of the noise that clients add themselves, where they do."""
         numbers = asked.training.fed.number_of(ids)
         if not self._adds_noise(asked):
             return numbers  # nothing is drawn
+        return secret.fold(self._own_secret(), REDUCE, asked.progress.round, 0, numbers)
+
+    def _own_secret(self) -> Tensor:
         if self.secret is None:
             self.secret = kept_secret(self.folder)
-        return secret.fold(self.secret, REDUCE, asked.progress.round, 0, numbers)
+        return self.secret
 
 
 def kept_secret(folder: Path) -> Tensor:

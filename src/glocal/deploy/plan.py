@@ -1,8 +1,8 @@
 """The plan: what all participants of a deployment agree on before anyone trains.
 
 It is a method, a configuration (which names the model) and the schema of the data, as a file of
-JSON. Its digest also covers the code: that of glocal, and files of the user's that the plan names. So
-a node that has approved a plan notices any change of it.
+JSON. Its digest also covers the code: that of glocal, and files of the user's that the plan names.
+So a node that has approved a plan notices any change of it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class DataSchema:
     shape: tuple[int, ...]
     """Of the features of one example."""
     classes: int
-    tokens: bool = False
-    """Whether features are token ids."""
+    vocabulary: int | None = None
+    """How many token ids there are, where features are token ids."""
     labels_shape: tuple[int, ...] = ()
     """Of the labels of one example: ``(t,)`` of a sequence."""
     target: Target = field(default_factory=Target)
@@ -58,7 +58,7 @@ class DataSchema:
         return cls(
             tuple(fed.x.shape[1:]),
             fed.classes,
-            not fed.x.is_floating_point(),
+            fed.vocabulary,
             tuple(fed.y.shape[1:]),
             fed.target,
             fed.describe.get("labels"),
@@ -73,10 +73,15 @@ class DataSchema:
                 f"an example of the plan has the shape {self.shape}, and of this data "
                 f"{other.shape}: prepare the data as the plan says."
             )
-        if other.tokens != self.tokens:
+        if (other.vocabulary is None) != (self.vocabulary is None):
             raise GlocalError(
-                f"the plan's features are {_kind(self.tokens)}, and this data's are "
-                f"{_kind(other.tokens)}: prepare the data as the plan says."
+                f"the plan's features are {_kind(self.vocabulary)}, and this data's are "
+                f"{_kind(other.vocabulary)}: prepare the data as the plan says."
+            )
+        if self.vocabulary is not None and int(fed.x.max()) >= self.vocabulary:
+            raise GlocalError(
+                f"the plan has {self.vocabulary} token ids, from 0 up, and this data has "
+                f"{int(fed.x.max())}: prepare the data as the plan says."
             )
         if (other.target, other.classes) != (self.target, self.classes):
             raise GlocalError(
@@ -92,13 +97,15 @@ class DataSchema:
         ``counts`` are those of training, validation and test. All rows are one example of zeros,
         of the right shape and type, which is nobody's.
         """
-        number = torch.int64 if self.tokens else torch.float32
+        number = torch.float32 if self.vocabulary is None else torch.int64
         label = torch.int64 if self.target.classes else torch.float32
         y = torch.zeros((1, *self.labels_shape), dtype=label)
         about: dict[str, Any] = {"data": "at the nodes", "clients": len(names)}
         train, val, test = (_nobodys(torch.tensor(each)) for each in counts)
         if self.preprocessing is not None:
             about["categories"] = self.preprocessing.categories
+        if self.vocabulary is not None:
+            about["vocabulary"] = self.vocabulary
         return Federation(
             x=torch.zeros((1, *self.shape), dtype=number),
             y=y,
@@ -119,7 +126,7 @@ class DataSchema:
         return {
             "shape": list(self.shape),
             "classes": self.classes,
-            "tokens": self.tokens,
+            "vocabulary": self.vocabulary,
             "labels_shape": list(self.labels_shape),
             "target": self.target.to_json(),
             "label_words": None if self.label_words is None else dict(self.label_words),
@@ -129,11 +136,13 @@ class DataSchema:
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> DataSchema:
         """The schema again."""
-        columns, words = given["preprocessing"], given["label_words"]
+        columns, words, vocabulary = (
+            given[name] for name in ("preprocessing", "label_words", "vocabulary")
+        )
         return cls(
             tuple(int(size) for size in given["shape"]),
             int(given["classes"]),
-            bool(given["tokens"]),
+            None if vocabulary is None else int(vocabulary),
             tuple(int(size) for size in given["labels_shape"]),
             Target.from_json(given["target"]),
             None if words is None else {str(word): int(n) for word, n in words.items()},
@@ -141,8 +150,8 @@ class DataSchema:
         )
 
 
-def _kind(tokens: bool) -> str:
-    return "token ids" if tokens else "numbers"
+def _kind(vocabulary: int | None) -> str:
+    return "numbers" if vocabulary is None else "token ids"
 
 
 def _nobodys(counts: Tensor) -> Split:

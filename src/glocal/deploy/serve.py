@@ -22,6 +22,7 @@ from glocal.evaluation.intervals import nan_mean
 from glocal.evaluation.measures import of_task
 from glocal.evaluation.summary import Table, verdict_counts
 from glocal.slots.server_half import whole_model
+from glocal.training import secret_draws
 from glocal.training.best_round import at_best
 from glocal.training.checkpoint import CheckpointWriter, packed
 from glocal.training.checkpoint_files import CheckpointFiles
@@ -145,6 +146,8 @@ def _summary(
     privacy = training.method(done).privacy
     if privacy is not None:
         summary["privacy"] = privacy.spent(done.server["privacy"], training.setting)
+    if (examples := secret_draws.examples_spent(training, done)) is not None:
+        summary["example_privacy"] = {**examples, "noise_key": "secret"}  # each node's own
     if rows:
         lower = of_task(training.task).lower
         spread = metrics.fairness(rows["value"], rows["n_test"], lower_is_better=lower)

@@ -7,13 +7,24 @@ from torch import nn
 
 from glocal.core.errors import unknown
 from glocal.engines.base import CohortRound, Engine
+from glocal.engines.cluster import Cluster, connected
+from glocal.engines.devices import Devices
 from glocal.engines.sequential import Sequential
 from glocal.engines.vectorised import Vectorised
 from glocal.nn.task import Task
 
-__all__ = ["CohortRound", "Engine", "Sequential", "Vectorised", "choose", "resolve"]
+__all__ = [
+    "Cluster",
+    "CohortRound",
+    "Devices",
+    "Engine",
+    "Sequential",
+    "Vectorised",
+    "choose",
+    "resolve",
+]
 
-NAMES = ("auto", "sequential", "vectorised", "compiled")
+NAMES = ("auto", "sequential", "vectorised", "compiled", "ray")
 
 DENSE_LIMIT = 1_000_000
 """Parameters up to which stacking dense and recurrent layers pays on a CPU: it gains or ties in all
@@ -41,6 +52,9 @@ def resolve(name: str, task: Task, device: torch.device) -> Engine:
     """The engine of that name."""
     if name not in NAMES:
         raise unknown("engine", name, NAMES)
+    if name == "ray":
+        connected("engine='ray'")  # refused before anyone trains
+        return Cluster()
     if name == "auto":
         if choose(task, device) == "vectorised":
             return Vectorised(compiled=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -96,22 +96,6 @@ class CohortRound:
         lanes = self.lanes and Lanes(self.lanes.number[chosen], self.lanes.keys[chosen])
         states = tree.row(self.states, chosen)
         return replace(self, ids=self.ids[chosen], states=states, lanes=lanes)
-
-
-def joined(
-    parts: Sequence[tuple[Uplink, Tree]], order: Tensor | None = None
-) -> tuple[Uplink, Tree]:
-    """What parts of a cohort send and keep, as of all of it; in this order of them."""
-    sent, kept = [uplink for uplink, _ in parts], tree.cat([states for _, states in parts])
-    losses = [uplink.loss for uplink in sent if uplink.loss is not None]
-    uplink = Uplink(
-        ids=torch.cat([u.ids for u in sent]),
-        n=torch.cat([u.n for u in sent]),
-        update=tree.cat([u.update for u in sent]),
-        loss=torch.cat(losses) if losses else None,
-        extra=tree.cat([u.extra for u in sent]),
-    )
-    return (uplink, kept) if order is None else (uplink.subset(order), tree.row(kept, order))
 
 
 class Engine(Protocol):

@@ -16,7 +16,8 @@ from torch import Tensor
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Downlink, Params, Tree, Uplink
-from glocal.engines.base import CohortRound, Engine, PerExample, Workload, joined
+from glocal.engines.base import CohortRound, Engine, PerExample, Workload
+from glocal.engines.shards import joined
 from glocal.nn.architectures import Architectures, Packed
 from glocal.nn.task import Task
 from glocal.slots.client import Local
@@ -51,7 +52,10 @@ class Grouped:
             )
             parts.append(self.engines[number].round(work))
             order.append(places)
-        return joined(parts, torch.cat(order).argsort())
+        grouped = torch.cat(order)
+        uplink, states = joined(replace(cohort, ids=cohort.ids[grouped]), parts)
+        again = grouped.argsort()
+        return uplink.subset(again), tree.row(states, again)
 
     def candidates(
         self, task: Task, local: Local, down: Downlink, states: Tree, clients: int

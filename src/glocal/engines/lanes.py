@@ -40,6 +40,9 @@ class SideBySide:
         apart = 0 if same else len(first.x)
         if not same:
             changes |= {p: torch.cat([getattr(fed, p) for fed in federations]) for p in parts}
+            if first.attributes is not None:  # the same people in all of them
+                codes = first.attributes.codes.repeat(len(federations), 1)
+                changes["attributes"] = replace(first.attributes, codes=codes)
 
         def joined(splits: Sequence[Split]) -> Split:
             rows = torch.cat([split.rows + r * apart for r, split in enumerate(splits)])

@@ -20,6 +20,7 @@ from glocal.core.errors import ClientError, GlocalError
 from glocal.core.types import ClientState, Downlink, Params, Tree, Uplink
 from glocal.engines.base import CohortRound, PerExample, examples_at_once, padded_rows
 from glocal.engines.batching import plan
+from glocal.engines.poisson_batches import poisson_plan
 from glocal.nn.task import Task, weighted_mean
 from glocal.slots.client import Local
 
@@ -117,20 +118,23 @@ def one_client(
         carry = local.start(task, down, client)
         for p, phase in enumerate(local.phases):
             phase_key = rng.fold(key, p)
-            batches = plan(
+            draw = poisson_plan if local.poisson else plan
+            batches = draw(
                 fed.train, ids, phase_key.view(1), phase.epochs, local.batch_size, phase.steps
             )
             steps = torch.arange(len(batches.rows[0]), device=ids.device)
             step_keys = rng.fold(rng.fold(phase_key, -2), steps)
             # The real examples of every step, without the padding of a short batch.
             real = batches.weight[0] > 0
+            real[:, :1] |= (
+                local.poisson
+            )  # a batch may be empty, and a step of it is one all the same
             sizes = real.sum(-1).tolist()
             rows = torch.split(batches.rows[0][real], sizes)
             weight = torch.split(batches.weight[0][real], sizes)
             for t, (chosen, w, step_key) in enumerate(zip(rows, weight, step_keys, strict=True)):
                 stage = f"{phase.name}, step {t}"
-                batch = {"x": fed.x[chosen], "y": fed.y_train[chosen], "weight": w}
-                carry = phase.step(task, down, carry, batch, step_key)
+                carry = phase.step(task, down, carry, fed.batch(chosen, w), step_key)
         stage = "finish"
         update, state, extra = local.finish(task, down, carry)
     except GlocalError:

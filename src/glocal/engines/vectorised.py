@@ -21,13 +21,14 @@ from glocal.engines.base import (
     CohortRound,
     PerExample,
     Workload,
-    joined,
     padded_rows,
 )
 from glocal.engines.batching import Batches, plan
 from glocal.engines.compiled import Programs, pays
 from glocal.engines.evaluation import BatchedEvaluation, eval_rows
+from glocal.engines.poisson_batches import poisson_plan
 from glocal.engines.sequential import Sequential, client_message
+from glocal.engines.shards import joined, parts_of
 from glocal.nn.task import Task
 from glocal.slots.client import Local
 
@@ -79,8 +80,7 @@ class Vectorised:
         size, clients = self.chunk or _chunk(cohort), len(cohort.ids)
         if clients <= size:
             return self._round(cohort)
-        starts = range(0, clients, size)
-        return joined([self._round(cohort.subset(slice(a, a + size))) for a in starts])
+        return joined(cohort, [self._round(part) for part in parts_of(cohort, size)])
 
     def _round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         stage = ["start"]
@@ -128,7 +128,8 @@ class Vectorised:
         stage[0] = "training"
         workload, device = _workload(cohort), cohort.ids.device
         compiles, result = self.compiles(workload, device), None
-        if compiles or self.in_blocks or device.type == "cuda":
+        # Of Poisson samples no shapes are known beforehand, and their noise is drawn on the host.
+        if (compiles or self.in_blocks or device.type == "cuda") and not cohort.local.poisson:
             result = self.programs.round(
                 cohort,
                 workload,
@@ -155,7 +156,8 @@ def _chunk(cohort: CohortRound) -> int:
     if cohort.ids.device.type == "cuda":
         # Of all the card has, not of what is free: the same run must be divided the same way.
         memory = torch.cuda.get_device_properties(cohort.ids.device).total_memory // 2
-    return max(1, memory // (6 * 4 * max(1, cohort.task.size)))
+    models = 6 + (cohort.local.batch_size if cohort.local.poisson else 0)  # an example's gradient
+    return max(1, memory // (models * 4 * max(1, cohort.task.size)))
 
 
 def _stepwise(cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
@@ -168,7 +170,8 @@ def _stepwise(cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
     )
     for p, phase in enumerate(local.phases):
         phase_keys = rng.fold(keys, p)
-        batches = plan(
+        draw = poisson_plan if local.poisson else plan
+        batches = draw(
             fed.train, cohort.ids, phase_keys, phase.epochs, local.batch_size, phase.steps
         )
         times = torch.arange(batches.rows.shape[1], device=keys.device)
@@ -179,7 +182,7 @@ def _stepwise(cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
             stage[0] = f"{phase.name}, step {t}"
             active.set_aside(t)
             rows = active.rows[:, t]
-            batch = {"x": fed.x[rows], "y": fed.y_train[rows], "weight": active.weight[:, t]}
+            batch = fed.batch(rows, active.weight[:, t])
             active.advance(step(active.down, active.carry, batch, active.keys[:, t]), t)
         carry = active.all_clients()
     stage[0] = "finish"

@@ -157,13 +157,17 @@ def nearness(synthetic: Tensor, trained: Tensor, held_out: Tensor, key: Tensor) 
 
 
 def membership(synthetic: Tensor, trained: Tensor, held_out: Tensor) -> dict[str, float]:
-    """A membership inference attack that predicts "member" where a synthetic example is near.
+    """A membership inference attack that predicts "member" where a synthetic example is near."""
+    return told_apart(nearest(trained, synthetic), nearest(held_out, synthetic))
 
-    ``auc`` is the chance that a member is nearer than a non-member (0.5: nothing is revealed),
+
+def told_apart(inside: Tensor, outside: Tensor) -> dict[str, float]:
+    """How well members are told from others by a number of each that is lower for members.
+
+    ``auc`` is the chance that it is lower of a member than of another (0.5: nothing is revealed),
     ``advantage`` is the largest difference of true and false positive rates, and ``tpr_at_1`` is
     the true positive rate at a false positive rate of 1 %.
     """
-    inside, outside = nearest(trained, synthetic), nearest(held_out, synthetic)
     # Equal distances get equal predictions: only distances that occur are thresholds.
     thresholds = torch.unique(torch.cat([inside, outside]))
     tpr, fpr = (

@@ -19,6 +19,7 @@ from glocal.core.processes import cores
 from glocal.evaluation.evaluate import Outcome
 from glocal.experiment.best_alone import SAME, Alone, best_of, fit_all, unavailable
 from glocal.experiment.callbacks import Callbacks
+from glocal.experiment.config import Config
 from glocal.experiment.repeat import Repeat
 from glocal.experiment.setup import Setup
 from glocal.training.checkpoint import CheckpointPolicy
@@ -57,7 +58,7 @@ class BestAlone:
             tick=tick,
             metric=config.metric or several[0].metric,
             repeats=config.repeats,
-            processes=1 if inside else config.jobs or cores(),
+            processes=1 if inside else _processes(config),
         )
         seconds = (time.monotonic() - began) / len(several)
         return [
@@ -124,3 +125,8 @@ def _of(repeat: Repeat, *, named: bool = False) -> Alone:
         score, loss = repeat.val_score, repeat.val_loss
     cost = None if loss is None else loss.cpu().double()
     return Alone(outcome, score.cpu().double(), repeat.left_out, cost)
+
+
+def _processes(config: Config) -> int:
+    """Those of this machine: scikit-learn's fits are not sent to a cluster one by one."""
+    return cores() if isinstance(config.jobs, str) else config.jobs or cores()

@@ -82,6 +82,8 @@ def footprint(
                     "y": y[rows],
                     "weight": torch.ones(examples, device=x.device),
                 }
+                if setting.schema is not None and (apart := len(setting.schema.attributes)):
+                    batch["attributes"] = torch.zeros_like(rows).unsqueeze(-1).expand(-1, apart)
                 with saved_tensors_hooks(watch.pack, watch.unpack):
                     after = phase.step(task, down, carry, batch, key)
                 kept.append(watch.most)

@@ -126,6 +126,12 @@ class Config:
     min_examples: int = setting(
         0, "Data", "Leave out the data's own clients with fewer examples, and name them.", least=0
     )
+    protected: tuple[str, ...] = setting(
+        (),
+        "Data",
+        "Columns of a table that are protected attributes (sex, origin), not features; may be "
+        "repeated.",
+    )
     chronological: bool | None = setting(
         None,
         "Data",
@@ -136,14 +142,10 @@ class Config:
         "mlp",
         "Training",
         "A model such as mlp, 'mlp(200,200)', lenet, cnn, resnet10; or your own, as net.py:Name "
-        "('glocal methods' lists all). Clients may have different ones, as in 'small=mlp(32,16) | "
-        "large=mlp(128,16)'.",
+        "('glocal methods' lists all); or several, of which clients have one each: 'mlp | cnn'.",
     )
     assign: str | Mapping[str, str] = setting(
-        "turns",
-        "Training",
-        "Which client has which of several models: turns, size (clients with few examples have the "
-        "first), or names and patterns, as in 'ward*=small, *=large'.",
+        "turns", "Training", "Who has which model: turns, size, or names, as in 'ward*=mlp, *=cnn'."
     )
     init: str | Path | Mapping[str, Tensor] | None = setting(
         None, "Training", "Start from the weights in this .safetensors file."
@@ -272,17 +274,18 @@ class Config:
     engine: str | Engine = setting(
         "auto",
         "Machine",
-        "sequential, vectorised, compiled (vectorised, and compiled first), or auto (by model, "
-        "device and length of the run).",
+        "sequential, vectorised, compiled (vectorised, and compiled first), auto (by model, "
+        "device and length of the run), or ray (clients on a Ray cluster).",
     )
-    device: str = setting("cpu", "Machine", "cpu or cuda.")
+    device: str = setting("cpu", "Machine", "cpu, cuda, or several, as in cuda:0,cuda:1.")
     precision: str = setting(
         "single", "Machine", "single, or bf16: training's products and convolutions in bfloat16."
     )
-    jobs: int = setting(
+    jobs: int | str = setting(
         1,
         "Machine",
-        "Processes to train in (0: one a core, where models are small and there is much to train).",
+        "Processes to train in (0: one a core, where models are small and there is much to train); "
+        "ray: methods and repeats on a Ray cluster.",
         least=0,
     )
     states: str = setting(
@@ -316,10 +319,12 @@ class Config:
             validation.check(name, getattr(self, name), kind)
         for each in dataclasses.fields(self):
             least, value = each.metadata["least"], getattr(self, each.name)
-            if least is not None and value is not None and value < least:
+            if least is not None and isinstance(value, int | float) and value < least:
                 raise GlocalError(
                     f"{each.name} must be an integer of {least} or more, not {value}."
                 )
+        if isinstance(self.jobs, str) and self.jobs != "ray":
+            raise GlocalError(f"jobs must be an integer of 0 or more, or ray, not {self.jobs!r}.")
         if self.sampled is not None and self.fraction != 1.0:
             raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
         if self.patience is not None and self.validate_every == 0:

@@ -28,7 +28,7 @@ from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.evaluation import metrics, paired_test
 from glocal.evaluation.evaluate import CHUNK_BYTES
-from glocal.nn.architectures import Architectures
+from glocal.nn.architectures import Architectures, sent_by
 from glocal.nn.task import Task
 from glocal.training.loop import Training
 from glocal.training.run_state import Progress
@@ -65,7 +65,7 @@ def new_test(
     x, y = _examples(t, x, y)
     marks = _marks(trained, x, y)
     found: dict[str, Any] = {kind: float(each.mean()) for kind, each in marks.items()}
-    found["params_up"] = t.task.sent_by(len(t.fed), own_names(t, trained.progress))
+    found["params_up"] = sent_by(t.task, len(t.fed), own_names(t, trained.progress))
     if against is not None:
         theirs = _marks(against, x, y)
         verdicts = {kind: paired_test.compare(marks[kind], theirs[kind]) for kind in marks}
@@ -81,7 +81,7 @@ def own_models(task: Task, fed: Federation, engine: Engine, models: Chosen) -> d
     x, y = fed.x[fed.test.rows], fed.y[fed.test.rows]
     marks = ensemble(task, engine, models, len(fed), x, y)
     figures = {kind: float(each.mean()) for kind, each in marks.items()}
-    return {**figures, "params_up": task.sent_by(len(fed), set(task.names))}
+    return {**figures, "params_up": sent_by(task, len(fed), set(task.names))}
 
 
 def mean(found: Sequence[dict[str, Any]]) -> dict[str, Any]:

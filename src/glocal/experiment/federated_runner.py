@@ -37,7 +37,7 @@ from glocal.experiment.tuning import Choice
 from glocal.nn.architectures import parts
 from glocal.slots.method import Plan
 from glocal.slots.server_half import whole_model
-from glocal.training import plateau
+from glocal.training import plateau, secret_draws
 from glocal.training.best_round import at_best
 from glocal.training.checkpoint import CheckpointPolicy, CheckpointWriter
 from glocal.training.client_state.placement import Storage
@@ -60,7 +60,7 @@ class Federated:
     @property
     def private(self) -> bool:
         """Whether the method has privacy, which all of its stages then have."""
-        return self.plan.stages[0].method.privacy is not None
+        return self.plan.stages[0].method.private
 
     def check(self, setup: Setup) -> Training:
         """Refuse, before anyone trains, what does not fit the data, the model or the sampling."""
@@ -273,6 +273,7 @@ class Federated:
             privacy=privacy.spent(done.server["privacy"], training.setting, public=public)
             if privacy
             else None,
+            examples=secret_draws.examples_spent(training, end.progress),
             made=made(training, done, setup.fed),
             on_disk=on_disk,
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from glocal.core.errors import GlocalError, shown
+from glocal.core.processes import cores
 from glocal.core.progress import Report, print_note, reporter
 from glocal.data.federation import Federation
 from glocal.data.schema import needs_classes
@@ -94,19 +95,20 @@ def _jobs_and_lanes(
     What does not fit the machine is refused.
     """
     jobs = parallel.jobs_for(len(runners), first.config, first.small)
-    needs = {name: memory_needed(runner, first, jobs) for name, runner in runners.items()}
+    here = min(jobs, cores()) if isinstance(first.config.jobs, str) else jobs  # of a cluster's
+    needs = {name: memory_needed(runner, first, here) for name, runner in runners.items()}
     if not first.config.jobs:
         jobs = min(limits.processes(need, jobs) for need in needs.values())
     if any(need and need.disk for need in needs.values()):
         jobs = 1  # who writes the result must have the file that the states are in
     for name, need in needs.items():
-        estimate = need and replace(need, processes=jobs)
+        estimate = need and replace(need, processes=min(here, jobs))
         what = name if len(runners) > 1 else "this run"
         limits.check(estimate, first.fed.x.device, what, checkpoints.get(name))
     device, lanes = first.fed.x.device, {}
     for name, need in needs.items():
         most = parallel.share(first.config, len(runners), jobs) * tries(runners[name], first.config)
-        lanes[name] = limits.lanes(need and replace(need, processes=jobs), device, most)
+        lanes[name] = limits.lanes(need and replace(need, processes=min(here, jobs)), device, most)
     return jobs, lanes
 
 

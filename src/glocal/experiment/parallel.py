@@ -30,6 +30,7 @@ from glocal.core.progress import print_note
 from glocal.data.federation import Federation
 from glocal.experiment.best_runner import AloneRepeats, BestAlone, fits
 from glocal.experiment.config import Config
+from glocal.experiment.ray_pool import RayPool, cluster_jobs
 from glocal.experiment.repeat import Repeat
 from glocal.experiment.runner import (
     AnyRunner,
@@ -63,6 +64,8 @@ def jobs_for(methods: int, config: Config, small: bool) -> int:
     The rule looks at nothing but the settings, the model and the machine.
     """
     tasks = config.repeats * (methods + 1)  # a method's repeats can be divided
+    if isinstance(config.jobs, str):
+        return min(cluster_jobs(), tasks)
     if config.jobs:
         return min(config.jobs, tasks)
     long = config.rounds * config.repeats * methods >= LONG
@@ -103,8 +106,6 @@ def repeats(
     finished: dict[str, dict[int, Repeat]] = defaultdict(dict)
     finished[shared] = dict(enumerate(known))
     wanted = list(dict.fromkeys([*against, *runners]))
-    context = multiprocessing.get_context("spawn")
-    messages, stop = context.SimpleQueue(), context.Event()
     hear: dict[str, Callable[..., None]] = {
         "tick": callbacks.report,
         "line": callbacks.on_line,
@@ -126,13 +127,8 @@ def repeats(
         tasks += [(name, some, fitting) for some in divided]
     # What takes longest is begun first, so that all processes end at about the same time.
     tasks.sort(key=lambda task: -_cost(task[0], task[1][0], _runner(task[0], config, runners)))
-    sent, threads = _sent(config, fed, methods, kept), max(1, cores() // jobs)
-    pool = ProcessPoolExecutor(
-        jobs,
-        context,
-        initializer=call,
-        initargs=(_begin.__module__, _begin.__name__, sent, messages, stop, threads),
-    )
+    sent = _sent(config, fed, methods, kept)
+    pool, messages, stop = _pool(config, jobs, sent)
     left, halted = list(runners), False
     try:
         with lost_workers_explained(), without_script(sent):
@@ -171,6 +167,22 @@ def repeats(
         if left:  # stopped half-way: what still runs would run for nobody
             for child in multiprocessing.active_children():
                 child.kill()
+
+
+def _pool(config: Config, jobs: int, sent: bytes) -> tuple[Any, Any, Any]:
+    """Workers, what they say, and by which they are stopped: processes, or those of a cluster."""
+    if config.jobs == "ray":
+        cluster = RayPool(jobs, _given, sent, gpu=config.device != "cpu")
+        return cluster, cluster, cluster
+    context, threads = multiprocessing.get_context("spawn"), max(1, cores() // jobs)
+    messages, stop = context.SimpleQueue(), context.Event()
+    pool = ProcessPoolExecutor(
+        jobs,
+        context,
+        initializer=call,
+        initargs=(_begin.__module__, _begin.__name__, sent, messages, stop, threads),
+    )
+    return pool, messages, stop
 
 
 def _cost(name: str, repeat: int, runner: AnyRunner) -> float:
@@ -242,6 +254,11 @@ _WORKER: list[_Worker] = []
 def _begin(sent: bytes, messages: Any, stop: Any, threads: int) -> None:
     """In a new worker: whom to tell, and not to answer signals to stop, which the parent does."""
     begin_worker()
+    _given(sent, messages, stop, threads)
+
+
+def _given(sent: bytes, messages: Any, stop: Any, threads: int) -> None:
+    """What a worker works with, and whom it tells."""
     torch.set_num_threads(threads)
     config, fed, methods, kept, names = pickle.loads(sent)
     registry.REGISTERED.update(names)

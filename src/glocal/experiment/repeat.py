@@ -109,6 +109,8 @@ class Repeat:
     """Where it may end early: the ``round`` that was kept, and how many were ``trained``."""
     privacy: dict[str, Any] | None = None
     """What was spent, and what that assumes."""
+    examples: dict[str, Any] | None = None
+    """The same of each client's examples, where these are protected."""
     made: Made | None = None
     """The synthetic data that the method generated, evaluated."""
     on_disk: ClientStore | None = field(default=None, repr=False)

@@ -228,6 +228,10 @@ def assembled(
     if first.privacy is not None:
         summary |= {k: first.privacy[k] for k in ("epsilon", "rounds")}
         summary["privacy"] = first.privacy
+    if first.examples is not None:
+        summary["example_privacy"] = {k: v for k, v in first.examples.items() if k != "epsilons"}
+        for row, epsilon in zip(rows, first.examples["epsilons"], strict=True):
+            row["epsilon"] = epsilon
     sets = [repeat.made for repeat in repeats if repeat.made is not None]
     if sets:
         summary["synthetic_accuracy"] = sum(m.figures["accuracy"] for m in sets) / len(sets)

@@ -23,6 +23,7 @@ from glocal.core.validation import build, not_negative, positive
 from glocal.data.federation import Federation
 from glocal.data.schema import needs_classes
 from glocal.engines.base import Engine
+from glocal.engines.devices import named as named_devices
 from glocal.engines.grouped import Grouped
 from glocal.evaluation import measures
 from glocal.evaluation.evaluate import Outcome, outcomes
@@ -132,7 +133,8 @@ class Setup:
 
 def make(config: Config, fed: Federation, repeat: int) -> Setup:
     """The ``repeat``-th split and seed; the first is the caller's own."""
-    device, seed = _device(config.device), config.seed
+    devices, seed = named_devices(config.device), config.seed
+    device = devices[0]
     if repeat:
         fed = fed.fold(repeat)
         seed = rng.seed_of(rng.fold(rng.key(seed), repeat))
@@ -164,12 +166,11 @@ def make(config: Config, fed: Federation, repeat: int) -> Setup:
         try_out(part, fed.x, fed.y)
         for leaf in part.params.values():
             weights.update(leaf.cpu().numpy().tobytes())
+    of_parts = tuple(_on_devices(config.engine, part, fed, devices) for part in parts(task))
+    engine = of_parts[0]
     if isinstance(task, Architectures):
         weights.update(task.of_client.numpy().tobytes())
-        of_parts = tuple(_engine(config.engine, part, fed, device) for part in task.parts)
-        engine: Engine = Grouped(of_parts)
-    else:
-        engine = _engine(config.engine, task, fed, device)
+        engine = Grouped(of_parts)
     # The engine with its settings: one that compiles long runs is not one that never does.
     digest = f"{fed.fingerprint} {weights.hexdigest()} {seed} {device} {engine!r}"
     if precision != "single":
@@ -183,6 +184,14 @@ def make(config: Config, fed: Federation, repeat: int) -> Setup:
     )
     name = unequal.written(config.model, built)
     return Setup(config, fed, task, engine, seed, repeat, digest, objects, name)
+
+
+def _on_devices(
+    given: str | Engine, task: Task, fed: Federation, devices: Sequence[torch.device]
+) -> Engine:
+    """The engine; of several devices, one for each."""
+    each = [_engine(given, task, fed, device) for device in devices]
+    return each[0] if len(each) == 1 else engines.Devices(tuple(each), tuple(devices))
 
 
 def _engine(given: str | Engine, task: Task, fed: Federation, device: torch.device) -> Engine:
@@ -313,15 +322,3 @@ def _evaluated(setup: Setup, baseline: Selected[ClientStore]) -> Outcome:
 def is_measured(setup: Setup, client: LocalTraining) -> bool:
     """Whether the local baseline is there already."""
     return setup.key(client) in _BASELINES
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise GlocalError(f"unknown device {shown(name)}: use 'cpu' or 'cuda'.") from error
-    if device.type not in ("cpu", "cuda"):
-        raise GlocalError(f"device {name!r} is not supported: use 'cpu' or 'cuda'.")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise GlocalError("there is no CUDA device here: use device='cpu'.")
-    return device

@@ -50,7 +50,7 @@ def rates_of(method: str | Method | Plan) -> tuple[float, ...]:
 
 def why_not(plan: Plan) -> str | None:
     """Why nothing of a plan can be chosen on validation data, if so."""
-    if plan.stages[0].method.privacy is not None:
+    if plan.stages[0].method.private:
         return "choosing and training again would spend the privacy budget again"
     if any(stage.goal is not None for stage in plan.stages):
         return "a stage ends by validation data, which would be trained on"

@@ -19,6 +19,7 @@ from glocal.nn.optim import Optimizer
 from glocal.slots.aggregation import Combine
 from glocal.slots.auxiliary import Auxiliary
 from glocal.slots.compression import Compression
+from glocal.slots.example_privacy import ExamplePrivacy
 from glocal.slots.method import Method, Plan
 from glocal.slots.pretraining import Pretraining
 from glocal.slots.privacy import Privacy
@@ -72,9 +73,11 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "norm-bound": ("combine", "slots.aggregation:norm_bound"),
     "trimmed-mean": ("combine", "slots.aggregation:trimmed_mean"),
     "dp": ("privacy", "slots.privacy:dp"),
+    "dp-sgd": ("example_privacy", "slots.example_privacy:dp_sgd"),
     "low-rank": ("compression", "slots.compressors:low_rank"),
     "quantised": ("compression", "slots.compressors:quantised"),
     "top-k": ("compression", "slots.compressors:top_k"),
+    "adversary": ("auxiliary", "slots.adversary:adversary"),
     "aux-head": ("auxiliary", "slots.auxiliaries:aux_head"),
     "autoencoder": ("auxiliary", "slots.auxiliaries:autoencoder"),
     "jigsaw": ("auxiliary", "slots.self_supervised:jigsaw"),
@@ -96,6 +99,7 @@ SLOT_OF: dict[type, str] = {
     Combine: "combine",
     Optimizer: "server_opt",
     Privacy: "privacy",
+    ExamplePrivacy: "example_privacy",
     Compression: "compression",
     Auxiliary: "auxiliary",
     Pretraining: "pretraining",
@@ -155,8 +159,8 @@ def register(
         name: As specs spell it: letters, digits, ``-``, ``_`` and ``.``, first a letter.
         make: Makes it from its settings, which are annotated as those of ``ditto`` are.
         slot: ``method``, ``weighting``, ``combine``, ``server_opt``, ``privacy``,
-            ``compression``, ``auxiliary`` or ``pretraining``; found out by what ``make`` is said to
-            return, or returns without settings.
+            ``example_privacy``, ``compression``, ``auxiliary`` or ``pretraining``; found out by
+            what ``make`` is said to return, or returns without settings.
     """
     if make is None:
         return lambda function: _register(name, function, slot)

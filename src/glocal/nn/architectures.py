@@ -204,7 +204,7 @@ class Architectures(Task):
                 raise GlocalError(_not_alike(name, having, chosen))
         return frozenset(next(iter(chosen.values())))
 
-    def sent_by(self, clients: int, names: set[str]) -> int:
+    def sent(self, names: set[str]) -> int:
         """The parameters of these names that all clients have together, without zeros."""
         others = [leaf.numel() for name, leaf in self.params.items() if name not in names]
         each = torch.tensor([part.parameters for part in self.parts])[self.of_client] - sum(others)
@@ -215,6 +215,13 @@ class Architectures(Task):
     def _shape(part: Packed, name: str) -> str:
         named = dict(part.module.named_parameters())
         return "×".join(map(str, named[name].shape)) if name in named else "not there"
+
+
+def sent_by(task: Task, clients: int, names: set[str]) -> int:
+    """The parameters of these names that so many clients (all that there are) have together."""
+    if isinstance(task, Architectures):
+        return task.sent(names)
+    return clients * sum(leaf.numel() for name, leaf in task.params.items() if name in names)
 
 
 def parts(task: Task) -> Sequence[Task]:

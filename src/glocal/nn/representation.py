@@ -54,6 +54,13 @@ def representation(task: Task, params: Params, x: Tensor, key: Tensor, at: str) 
     return found[-1].float()
 
 
+def evaluated(task: Task, params: Params, x: Tensor, at: str) -> tuple[Tensor, Tensor]:
+    """Logits in evaluation mode, and what layer ``at`` read on the way to them."""
+    with layer_inputs(task.eval_module, at) as found:
+        logits = task.predict(params, x)
+    return logits, found[-1].float()
+
+
 def cut(task: Task, private: Collection[str], at: str | None = None) -> str:
     """The layer that reads what the private layers make of an input; ``at`` names another.
 

@@ -102,6 +102,11 @@ class Task:
         """The number of trainable parameters, without a copy of them."""
         return sum(p.numel() for p in self.module.parameters() if p.requires_grad)
 
+    @property
+    def eval_module(self) -> nn.Module:
+        """The module in evaluation mode, for those who look into it."""
+        return self._eval_module
+
     def plain(self) -> Task:
         """The same task for one client at a time, where plain autograd costs less."""
         other = copy.copy(self)
@@ -130,10 +135,6 @@ class Task:
     def picked(self, pick: Callable[[list[str]], set[str]]) -> frozenset[str]:
         """Of the parameters' names those that a rule picks, to be shared."""
         return frozenset(pick(self.names))
-
-    def sent_by(self, clients: int, names: set[str]) -> int:
-        """The parameters of these names that so many clients have together: all that there are."""
-        return clients * sum(leaf.numel() for name, leaf in self.params.items() if name in names)
 
     def twin(self) -> Task:
         """The same task with modules of its own."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         comparison,
         curves,
         decisions,
+        fair_representations,
         fairness,
         newcomer,
         participants,

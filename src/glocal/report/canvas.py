@@ -139,6 +139,21 @@ def line(
     axes.errorbar(x, means, yerr=bars, capsize=2, elinewidth=0.8, markersize=5, **style)
 
 
+def level(axes: Axes, value: float, text: str, *, at_right: bool = False, style: str = ":") -> None:
+    """Draw a grey line across at this height, with a text above it."""
+    axes.axhline(value, color=GREY, linestyle=style)
+    axes.annotate(
+        text,
+        (0.98 if at_right else 0.02, value),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        ha="right" if at_right else "left",
+        color=GREY,
+        fontsize=8,
+    )
+
+
 def pair(i: int) -> dict[str, Any]:
     """The colour and marker of the ``i``-th line."""
     return {"color": COLOURS[i % 7], "marker": MARKERS[i % 7]}

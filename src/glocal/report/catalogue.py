@@ -137,6 +137,8 @@ def draw_federation(fed: Federation) -> None:
     _say_source(str(about.get("data", "")))
     if fed.central is not None:
         print(f"{len(fed.central[0])} more are a central test set, which is no client's.")
+    for name, values in about.get("protected", {}).items():
+        print(f"Protected attribute {name}: {', '.join(values)}.")
     leftovers = about.get("leftovers") or 0
     if leftovers:
         print(f"{leftovers} examples are left over and belong to nobody.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from glocal.evaluation.summary import against
@@ -23,6 +23,7 @@ from glocal.report.tables import (
     verdict,
 )
 from glocal.report.units import unit_of
+from glocal.slots import example_privacy
 from glocal.slots.privacy import in_words
 
 
@@ -222,6 +223,9 @@ def show_privacy(runs: Mapping[str, Run]) -> None:
     for name, run in runs.items():
         if "privacy" in run.summary:
             paragraphs(f"Privacy of {name}: {in_words(run.summary['privacy'])}")
+        if "example_privacy" in run.summary:
+            told = example_privacy.in_words(run.summary["example_privacy"])
+            paragraphs(f"Privacy of examples with {name}: {told}")
 
 
 def show_adaptation(runs: Mapping[str, Run]) -> None:
@@ -320,21 +324,24 @@ def choice_in_words(summary: Mapping[str, Any]) -> str:
 def show_clients(run: Run) -> None:
     """Print a row for each client."""
     print()
-    table(*_client_table(run), left=2)
+    table(*client_rows(run.clients, run.summary, is_baseline=run.is_baseline), left=2)
 
 
 def html_of_clients(run: Run) -> str:
     """The same table as HTML, for a notebook."""
-    return html(*_client_table(run), repr(run)[1:-1] + ".", left=2)
+    shown = client_rows(run.clients, run.summary, is_baseline=run.is_baseline)
+    return html(*shown, repr(run)[1:-1] + ".", left=2)
 
 
-def _client_table(run: Run) -> tuple[list[str], list[list[Cell]]]:
+def client_rows(
+    clients: Iterable[Mapping[str, Any]], summary: Mapping[str, Any], *, is_baseline: bool = False
+) -> tuple[list[str], list[list[Cell]]]:
     """The head, and a row for each client."""
-    unit = unit_of(run.summary)
+    unit = unit_of(summary)
     rows: list[list[Cell]] = [
         [
             str(r["client"]),
-            "baseline" if run.is_baseline else verdict(r["verdict"]),
+            "baseline" if is_baseline else verdict(r["verdict"]),
             str(r["n_train"]),
             str(r["n_test"]),
             unit.value(r["value"] if "value" in r else r["accuracy"]),
@@ -343,7 +350,7 @@ def _client_table(run: Run) -> tuple[list[str], list[list[Cell]]]:
             unit.span(r["low"], r["high"]),
             _needs(r.get("needs")),
         ]
-        for r in run.clients
+        for r in clients
     ]
     heading = "accuracy %" if unit.metric == "accuracy" else unit.heading
     alone = f"alone{' %' * (unit.metric == 'accuracy')}"

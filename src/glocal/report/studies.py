@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glocal.report.canvas import COLOURS, GREY, label, line, new_figure, pair, save, study_note
+from glocal.report.canvas import COLOURS, label, level, line, new_figure, pair, save, study_note
 from glocal.report.tables import paragraphs, percent, short, show_table, with_half
 
 if TYPE_CHECKING:
@@ -121,16 +121,7 @@ def draw_split(results: Sequence[Result], path: Path) -> None:
         right.plot(x, better, label=f"better off, {method}", **pair(i))
         right.plot(x, worse, label=f"worse off, {method}", **dashed, **pair(i))
     alone = 100 * results[0]["alone"]["mean"]
-    left.axhline(alone, color=GREY, linestyle=":")
-    left.annotate(
-        f"each client alone {alone:.1f}",
-        (0.02, alone),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 3),
-        textcoords="offset points",
-        color=GREY,
-        fontsize=8,
-    )
+    level(left, alone, f"each client alone {alone:.1f}")
     clients = results[0]["clients"]
     x_name = "parameters that are local (%)"
     label(left, x_name, "mean accuracy over clients (%)", legend=True)

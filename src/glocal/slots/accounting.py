@@ -29,7 +29,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 from glocal.core.errors import GlocalError, unknown
@@ -130,6 +130,38 @@ def bound(
     else:  # as if everybody were drawn: right for all and local, no less for a fixed number
         other = _gaussian(_per_sensitivity(scheme, noise), rounds, delta), "exact"
     return min(other, (rdp, "RDP"))
+
+
+Mechanism = tuple[Scheme, float, int]
+"""A sampled Gaussian mechanism, its noise multiplier, and how often it is used."""
+
+
+@lru_cache(maxsize=4096)
+def composed(
+    mechanisms: tuple[Mechanism, ...], delta: float, how: str = "pld"
+) -> tuple[float, str]:
+    """ε of different mechanisms one after another, and the accountant it comes from."""
+    if not mechanisms:
+        return 0.0, "exact"
+    if len(mechanisms) == 1:
+        scheme, noise, count = mechanisms[0]
+        return bound(scheme, noise, count, delta, how)
+    if any(noise < LEAST_NOISE for _, noise, _ in mechanisms):
+        return math.inf, "exact"
+    curves = [(count, *_curve(scheme, noise)) for scheme, noise, count in mechanisms]
+    orders, total = curves[0][1], sum(count * one for count, _, one in curves)
+    with _quiet():
+        rdp = float(require().rdp.compute_epsilon(orders, total, delta)[0])
+    if how == "rdp" or rdp > LARGEST_PLD:
+        return rdp, "RDP"
+    grid = _grid(rdp)
+    losses = [
+        _losses(scheme.sampled / scheme.clients, noise, grid).self_compose(count)
+        for scheme, noise, count in mechanisms
+    ]
+    with _quiet():
+        pld = reduce(lambda a, b: a.compose(b), losses).get_epsilon_for_delta(delta)
+    return min((float(pld), "PLD"), (rdp, "RDP"))
 
 
 def noise_for(budget: float, scheme: Scheme, rounds: int, delta: float) -> float:
@@ -259,12 +291,17 @@ def _rdp(scheme: Scheme, noise: float, rounds: int, delta: float) -> float:
 
 
 def _pld(scheme: Scheme, noise: float, rounds: int, delta: float, rough: float) -> float:
-    # Losses are rounded up to a grid: the finer, the tighter and the slower. This one costs less
-    # than a hundredth of ε.
-    grid = 1e-4 * 2 ** math.floor(math.log2(min(10.0, max(1.0, rough))))
-    one = _losses(scheme.sampled / scheme.clients, noise, grid)
+    one = _losses(scheme.sampled / scheme.clients, noise, _grid(rough))
     with _quiet():
         return float(one.self_compose(rounds).get_epsilon_for_delta(delta))
+
+
+def _grid(rough: float) -> float:
+    """What losses are rounded up to: the finer, the tighter and the slower.
+
+    This one costs less than a hundredth of ε.
+    """
+    return 1e-4 * 2.0 ** math.floor(math.log2(min(10.0, max(1.0, rough))))
 
 
 @lru_cache(maxsize=8)

@@ -31,7 +31,7 @@ from glocal.data.schema import Schema
 from glocal.nn.optim import Optimizer, Scale
 from glocal.nn.representation import check_cut, cut, layer_inputs, representation
 from glocal.nn.task import Task
-from glocal.slots.client import Local, Step, beside
+from glocal.slots.client import Local, Phase, Step, beside
 
 DRAWS = -7
 """The child of a client's first key, and of a step's, that the auxiliary draws from."""
@@ -75,6 +75,9 @@ class Auxiliary:
     """Its learning rate, times the client's."""
     own_steps: int = 0
     """Steps that it takes by itself before each of the model's; 0: both step at once."""
+    shared: bool = False
+    """Whether all clients have one, which is sent and averaged with the model
+    (:mod:`glocal.slots.shared_auxiliary`); if not, each has its own, which is never sent."""
     alone: bool = False
     """Whether its loss is the only one, as in pre-training without labels."""
 
@@ -95,10 +98,7 @@ def with_auxiliary(
     inner: Local, auxiliary: Auxiliary, task: Task, schema: Schema, private: set[str]
 ) -> Local:
     """``inner``, whose steps train the auxiliary as well; its parameters are the client's own."""
-    layer = cut(task, private, auxiliary.at)
-    told = dimensions(task, schema, layer)
-    auxiliary.check(told)
-    passes = 1 if auxiliary.view is None else 2
+    layer, told = fitted(auxiliary, task, schema, private)
 
     def init(task: Task, params: Params, key: Tensor) -> ClientState:
         made = auxiliary.init(rng.fold(key, DRAWS), told)
@@ -108,7 +108,29 @@ def with_auxiliary(
         opt = inner.opt.init(client["auxiliary"])
         return {**client, "inner": inner.start(task, down, client["inner"]), "opt": opt}
 
-    def assisted(step: Step) -> Step:
+    def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
+        update, state, extra = inner.finish(task, down, carry["inner"])
+        return update, {"inner": state, "auxiliary": carry["auxiliary"]}, extra
+
+    phases = assisted(inner, auxiliary, layer, told)
+    return beside(inner, init=init, start=start, phases=phases, finish=finish)
+
+
+def fitted(
+    auxiliary: Auxiliary, task: Task, schema: Schema, private: set[str]
+) -> tuple[str, Dimensions]:
+    """The layer that reads h, and what the auxiliary is told; an error if it does not fit."""
+    layer = cut(task, private, auxiliary.at)
+    told = dimensions(task, schema, layer)
+    auxiliary.check(told)
+    return layer, told
+
+
+def assisted(inner: Local, auxiliary: Auxiliary, layer: str, told: Dimensions) -> tuple[Phase, ...]:
+    """The phases of ``inner``, whose steps train the auxiliary as well, ``carry["auxiliary"]``."""
+    passes = 1 if auxiliary.view is None else 2
+
+    def with_auxiliary_of(step: Step) -> Step:
         def assisted_step(
             task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor
         ) -> Carry:
@@ -119,14 +141,10 @@ def with_auxiliary(
 
         return assisted_step
 
-    def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
-        update, state, extra = inner.finish(task, down, carry["inner"])
-        return update, {"inner": state, "auxiliary": carry["auxiliary"]}, extra
-
-    phases = tuple(
-        p._replace(step=assisted(p.step), gradients=passes * p.gradients) for p in inner.phases
+    return tuple(
+        p._replace(step=with_auxiliary_of(p.step), gradients=passes * p.gradients)
+        for p in inner.phases
     )
-    return beside(inner, init=init, start=start, phases=phases, finish=finish)
 
 
 @dataclass(frozen=True)

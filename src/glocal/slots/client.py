@@ -82,6 +82,9 @@ class Local:
     other_gradients: OtherGradients = lambda down, steps: 0 * steps
     """``other_gradients(down, steps)``: gradients of examples that are not the client's own, such
     as synthetic ones, in rounds of so many ``steps``."""
+    poisson: bool = False
+    """Whether mini-batches are Poisson samples of the client's examples, as privacy accounting
+    wants them, in place of passes over these."""
     training: tuple[tuple[str, Any], ...] = ()
     """The settings of training that it was made with, by name, for records."""
 

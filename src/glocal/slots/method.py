@@ -1,13 +1,12 @@
 """A method: what a client does, and how the server weighs, combines, protects and applies it.
 
-Ten slots, each replaceable, and a plan where one method follows another. Combinations that make
-no sense are refused here, with a sentence that says what to do instead.
+Eleven slots, each replaceable, and a plan where one method follows another. Combinations that make
+no sense are refused (:mod:`glocal.slots.combinations`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -26,10 +25,13 @@ from glocal.nn.task import Task
 from glocal.slots.aggregation import Combine, mean
 from glocal.slots.auxiliary import Auxiliary, needs_schema, with_auxiliary
 from glocal.slots.client import Local
+from glocal.slots.combinations import objections
 from glocal.slots.compression import Compression, MessageSize, compress_updates, whole
+from glocal.slots.example_privacy import ExamplePrivacy, private_steps, releases
 from glocal.slots.pretraining import Pretraining, by_itself
 from glocal.slots.privacy import Privacy
 from glocal.slots.server_half import Memory, ServerHalf, aggregate
+from glocal.slots.shared_auxiliary import shared_parameters, with_shared_auxiliary
 from glocal.slots.sharing import Selector, everything, keep_private, split
 from glocal.slots.weighting import Setting, Weighting, by_examples, uniform, uniform_expected
 
@@ -48,6 +50,7 @@ class Method:
     server_opt: Optimizer = field(default_factory=sgd)
     memory: Memory = field(default_factory=Memory)
     privacy: Privacy | None = None
+    example_privacy: ExamplePrivacy | None = None
     shared: Selector = field(default_factory=everything)
     compression: Compression | None = None
     auxiliary: Auxiliary | None = None
@@ -56,7 +59,7 @@ class Method:
     """A server's half of its own, in place of weighting, combine, server_opt and memory."""
 
     def __post_init__(self) -> None:
-        for objection in _objections(self):
+        for objection in objections(self):
             raise GlocalError(objection)
 
     @cached_property
@@ -74,6 +77,18 @@ class Method:
         """The weighting in force."""
         return self.server_half.weighting
 
+    @property
+    def private(self) -> bool:
+        """Whether clients, or their examples, are protected by what is accounted for."""
+        return self.privacy is not None or self.example_privacy is not None
+
+    def releases(self, task: Task, fed: Federation, setting: Setting) -> list[int]:
+        """How many gradients of a mini-batch a step of each phase takes, where they are private."""
+        assert self.example_privacy is not None
+        begun = self.begin(task, task.params, setting)
+        down = self.broadcast(begun, 0, setting)
+        return releases(self.example_privacy, self.local, task, fed, down)
+
     def shared_names(self, task: Task) -> frozenset[str]:
         """Which of the task's parameters are shared."""
         return task.picked(self.shared.pick)
@@ -84,13 +99,16 @@ class Method:
         ``schema`` says what an example looks like, which an auxiliary has to know.
         """
         local, names = self.local, self.shared_names(task)
+        if self.example_privacy is not None:
+            local = private_steps(local, self.example_privacy)
         if self.privacy is not None:
             local = self.server_half.private_client(local)
         if len(names) < len(task.names) and not local.keeps_whole_model:
             local = keep_private(local, names)
         if self.auxiliary is not None:
             known = needs_schema(schema, self.auxiliary.name)
-            local = with_auxiliary(local, self.auxiliary, task, known, set(task.names) - names)
+            wrap = with_shared_auxiliary if self.auxiliary.shared else with_auxiliary
+            local = wrap(local, self.auxiliary, task, known, set(task.names) - names)
         if self.compression is not None:
             local = compress_updates(local, self.compression, names)
         return local
@@ -103,10 +121,15 @@ class Method:
         half = meanwhile.client_half(task, schema)
         return by_itself(half, self.shared_names(task), self.pretraining.epochs)
 
-    def message(self, task: Task) -> MessageSize:
+    def sent(self, task: Task, schema: Schema | None = None) -> Params:
+        """Tensors of an update's names and shapes."""
+        shared, private = split(task.params, self.shared_names(task))
+        return shared | shared_parameters(self.auxiliary, task, schema, set(private))
+
+    def message(self, task: Task, schema: Schema | None = None) -> MessageSize:
         """What one client's update takes when it is sent."""
         size = whole if self.compression is None else self.compression.size
-        return size(split(task.params, self.shared_names(task))[0])
+        return size(self.sent(task, schema))
 
     def begin(
         self, task: Task, params: Params, setting: Setting, key: Tensor | None = None
@@ -115,7 +138,8 @@ class Method:
         shared, private = split(params, self.shared_names(task))
         if key is None:
             key = rng.key(0, next(iter(params.values())).device)
-        return {**self.server_half.init(shared, setting, key), "start": private}
+        beside = shared_parameters(self.auxiliary, task, setting.schema, set(private), key)
+        return {**self.server_half.init(shared | beside, setting, key), "start": private}
 
     def broadcast(self, state: Tree, round: int, setting: Setting) -> Downlink:
         """What the clients of a round receive; scalars are tensors, so nothing is traced twice."""
@@ -142,122 +166,26 @@ class Method:
         if self.privacy is not None:
             self.privacy.check(setting)
         begun = self.begin(task, task.params, setting)
-        if self.privacy is None or not self.server_half.sends_update:
+        down = self.broadcast(begun, 0, setting)
+        if self.example_privacy is not None:
+            self.example_privacy.check(self.local, task, fed, down)
+        if not self.private or not self.server_half.sends_update:
             return
-        local, down = self.client_half(task, Schema.of(fed)), self.broadcast(begun, 0, setting)
+        local = self.client_half(task, Schema.of(fed))
+        protection = self.privacy or self.example_privacy
         key = rng.key(0, next(iter(task.params.values())).device)
         client = local.init(task, task.params, key)
         _, _, extra = local.finish(task, down, local.start(task, down, client))
         if tree.leaves(extra):
+            assert protection is not None
             raise GlocalError(
-                f"{self.privacy.name} protects the update alone, and this method's clients send "
+                f"{protection.name} protects the update alone, and this method's clients send "
                 f"more than that ({', '.join(extra)}): use another base, such as fedavg or ditto."
             )
 
     def replace(self, **slots: Any) -> Method:
         """The same method with other components."""
         return dataclasses.replace(self, **slots)
-
-
-def _objections(method: Method) -> Iterator[str]:
-    """Why the components do not go together, and what to do instead."""
-    combine, privacy, memory = method.combine, method.privacy, method.memory.name
-    compression = method.compression
-    named = method.weighting.name if method.weighting else ""
-    more = (
-        f"{privacy.name} protects the update alone, and {{}} sends more than that: use fedavg or "
-        "fedprox as the base."
-        if privacy
-        else ""
-    )
-    if method.server is not None:
-        server, plain, opt = method.server, sgd(), method.server_opt
-        if combine.robust:
-            yield (
-                f"{server.name} also moves by a mean of what clients send, which one of them can "
-                f"spoil, and {combine.name} would protect nothing: leave it out."
-            )
-        idle = {
-            named: named,
-            combine.name: combine.name != "mean",
-            opt.name: (opt.name, opt.lr) != (plain.name, plain.lr),
-            memory: memory != "none",
-            f"shared={method.shared.name}": method.shared.name != "nothing",
-        }
-        for name in (name for name, given in idle.items() if given):
-            yield (
-                f"{server.name} brings a server half of its own, where {name} would do nothing: "
-                "leave it out."
-            )
-        if privacy and server.message is None:
-            yield more.format(server.name)
-        if compression and not server.sends_update:
-            yield (
-                f"{server.name} sends no update of the model, so {compression.name} would do "
-                "nothing: leave it out."
-            )
-    elif memory != "none":
-        if combine.robust:
-            yield (
-                f"{memory} also moves by a mean of what clients send, which one of them can spoil, "
-                f"so {combine.name} would protect nothing: use fedavg or fedprox as the base."
-            )
-        if method.shared.name != "everything":
-            yield (
-                f"{memory} corrects whole models, so shared={method.shared.name} cannot go with "
-                "it: leave shared out, or use fedavg."
-            )
-        if privacy:
-            yield more.format(memory)
-    parts = [part.name for part in (method.auxiliary, method.pretraining) if part is not None]
-    for name in parts:
-        if method.shared.name == "everything":
-            yield (
-                f"{name} trains what a client's own layers make of its data, and this method keeps "
-                "no layer private: use lg-fedavg, or say which layers are shared, as in "
-                "fedavg(shared=last(1))."
-            )
-        if method.server is not None:
-            yield (
-                f"the clients of {method.server.name} train in a way of their own, which {name} "
-                "cannot join: use lg-fedavg, fedper or fedrep."
-            )
-    if method.pretraining and not method.auxiliary and method.pretraining.needs_auxiliary:
-        yield (
-            "pretrain's weight and labels=false are about an auxiliary model, and there is none: "
-            "add one, such as autoencoder, or leave them out."
-        )
-    if method.weighting and method.weighting.own_step and method.server_opt.adaptive:
-        step, undoing = method.weighting.own_step, method.server_opt.name
-        yield (
-            f"{named}({step}=…) says how long the server's step is, and {undoing} divides by the "
-            f"size of past ones, which would undo it: leave {step} out, or use sgd or momentum."
-        )
-    if not combine.weighted and named:
-        yield (
-            f"{combine.name} does not use weights, so {named} would do nothing: leave one of the "
-            "two out."
-        )
-    if privacy and named and named != "uniform":
-        yield (
-            f"{privacy.name} bounds what one client can change only if all count alike, so {named} "
-            "cannot go with it: leave the weighting out, or the privacy."
-        )
-    if privacy and compression and privacy.where == "local":
-        yield (
-            f"{privacy.name}(where=local) adds noise to every number that a client sends, so "
-            f"nothing would be saved by {compression.name}: leave it out, or use where=central."
-        )
-    if compression and compression.feedback and method.local.resends:
-        yield (
-            "the clients of this method send how their own model differs from the server's, which "
-            f"has in it what {compression.name} left out before: write feedback=false."
-        )
-    if privacy and combine.name != "mean":
-        yield (
-            f"{privacy.name} adds noise made for a mean, so {combine.name} cannot go with it: "
-            "leave one of the two out."
-        )
 
 
 @dataclass(frozen=True)
@@ -318,15 +246,16 @@ class Plan:
                     f"stage {stage.name!r} makes synthetic data, which would be lost in the one "
                     f"that follows: let {stage.method.server_half.name} be the last."
                 )
-        private = [stage.method.privacy for stage in self.stages]
+        private = [(stage.method.privacy, stage.method.example_privacy) for stage in self.stages]
         if any(p != private[0] for p in private):
             raise GlocalError(
                 "what one stage sends another cannot protect any more: give all stages the same "
                 "privacy, or none."
             )
-        if private[0] is not None and any(stage.goal is not None for stage in self.stages):
+        protection = next((p for p in private[0] if p is not None), None)
+        if protection is not None and any(stage.goal is not None for stage in self.stages):
             raise GlocalError(
-                f"a goal looks at the clients' validation data, which {private[0].name} does not "
+                f"a goal looks at the clients' validation data, which {protection.name} does not "
                 "protect: give the stage a number of rounds instead."
             )
 

@@ -10,6 +10,7 @@ private. A client that did not take part yet is evaluated as if it had pre-train
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -41,7 +42,9 @@ class Pretraining:
         """The auxiliary as it is trained meanwhile."""
         if auxiliary is None:
             return None
-        weight = auxiliary.weight if self.weight is None else self.weight
+        weight = auxiliary.weight
+        if self.weight is not None:  # an adversary's is below 0, and stays so
+            weight = math.copysign(self.weight, weight)
         return replace(auxiliary, weight=weight, alone=not self.labels)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         bench,
         curves,
         decisions,
+        fair_representations,
         fairness,
         landscape,
         learned_split,

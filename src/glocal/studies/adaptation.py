@@ -96,7 +96,7 @@ def adapted(
     alone = run_seed(baseline_of(setup.config), setup, Callbacks(report))
     outcome, scores = evaluate_trained(trained, setup.fed)
     where, tick = (setup.task, setup.fed, setup.engine), partial(report, f"{name}, adapting")
-    wanted, private = techniques(by), trained.training.plan.stages[0].method.privacy is not None
+    wanted, private = techniques(by), trained.training.plan.stages[0].method.private
     for technique in wanted:
         technique.check(setup.task, public, private=private)
     now = adapt_clients(

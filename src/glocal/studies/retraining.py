@@ -73,9 +73,9 @@ def among(training: Training, removed: Sequence[int]) -> Training:
     if not kept:
         raise GlocalError("everybody is removed, so nobody is left to train: remove fewer.")
     method = training.plan.stages[0].method
-    if method.privacy is not None:
+    if (protection := method.privacy or method.example_privacy) is not None:
         raise GlocalError(
-            f"who is removed would show what is in the validation data, and {method.privacy.name} "
+            f"who is removed would show what is in the validation data, and {protection.name} "
             "does not protect that: leave the privacy out, or train with everybody."
         )
     sampler = training.sampler

@@ -193,6 +193,7 @@ def filled(
         train=from_counts(torch.cat(rows), counts),
         describe={**fed.describe, "filled_up": [fed.names[k] for k in sorted(chosen)]},
         unsplit=None,  # cut anew, the examples would be gone
+        attributes=None,  # synthetic examples have none
     )
 
 

@@ -16,14 +16,14 @@ from glocal.training.loop import Training
 def check_auxiliary(
     method: Method, training: Training, work: CohortRound, engines: tuple[Engine, ...]
 ) -> None:
-    """Raise unless the auxiliary of ``method``, if it has one, stays with the clients.
+    """Raise unless the auxiliary of ``method``, if clients have their own, stays with them.
 
     What is sent has the names of the plain method, and none of the auxiliary's. With a weight of 0
     it is the plain method's to the bit, whatever the auxiliary's parameters are, and so is what
     clients keep of the model.
     """
     auxiliary = method.auxiliary
-    if auxiliary is None:
+    if auxiliary is None or auxiliary.shared:
         return
     schema, states = training.setting.schema, work.states
     if method.compression is not None:  # which keeps its own beside them

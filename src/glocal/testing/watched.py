@@ -8,6 +8,7 @@ from typing import Any
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Tree, Uplink
+from glocal.data.schema import Schema
 from glocal.engines import CohortRound, Engine
 from glocal.slots.method import Method
 from glocal.testing.trees import assert_same, assert_structure, clone, same_bits, structure
@@ -47,8 +48,8 @@ class Watch:
         assert_same(rule, "what the round was given", round_inputs(work), before)
         rule = f"structure stable ({self.name})"
         assert_structure(rule, "client state", structure(states), structure(work.states))
-        shared, params = self.method.shared_names(work.task), work.task.params
-        want = structure({k: v.unsqueeze(0) for k, v in params.items() if k in shared})
+        sent = self.method.sent(work.task, Schema.of(work.fed))
+        want = structure({k: v.unsqueeze(0) for k, v in sent.items()})
         rule = f"only the shared is sent ({self.name})"
         assert_structure(rule, "update", structure(uplink.update), want)
         self.rounds.append(Round(work, uplink, states))
@@ -87,6 +88,7 @@ def round_inputs(work: CohortRound) -> Tree:
             "x": fed.x,
             "y": fed.y,
             "y_train": fed.y_train,
+            **({} if fed.attributes is None else {"attributes": fed.attributes.codes}),
             **{k: {"rows": s.rows, "start": s.start} for k, s in splits.items()},
         },
         "ids": work.ids,

@@ -166,8 +166,10 @@ def packed(progress: Progress) -> tuple[dict[str, Any], Tree]:
     }
     about, best = packed_best(progress.best)
     trees = {"server": progress.server, "clients": progress.clients.packed(progress.round)}
-    hidden = {} if progress.secret is None else {"secret": {"key": progress.secret}}
-    return facts | about, trees | best | hidden
+    for name, kept in (("secret", progress.secret), ("took_part", progress.took_part)):
+        if kept is not None:
+            trees[name] = {name: kept}
+    return facts | about, trees | best
 
 
 def packed_lanes(progresses: Sequence[Progress]) -> tuple[dict[str, Any], Tree]:
@@ -222,7 +224,8 @@ def unpacked(checkpoint: Checkpoint, training: Training) -> Progress:
             round=checkpoint.number,
             history=list(facts["history"]),
             best=unpacked_best(facts, trees, device),
-            secret=trees["secret"]["key"] if "secret" in trees else None,
+            took_part=trees.get("took_part", {}).get("took_part"),
+            secret=trees.get("secret", {}).get("secret"),
         )
         method = training.method(progress)
         like = method.begin(training.task, training.task.params, training.setting)

@@ -21,7 +21,7 @@ from glocal.engines.base import CohortRound, Engine, Workload
 from glocal.engines.batching import PlanSize
 from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
 from glocal.evaluation.evaluate import Models
-from glocal.nn.architectures import Architectures
+from glocal.nn.architectures import Architectures, sent_by
 from glocal.nn.task import Task
 from glocal.slots.client import Local
 from glocal.slots.compression import MessageSize
@@ -138,7 +138,9 @@ class Training:
 
     def round_key(self, progress: Progress) -> Tensor:
         """The key of the clients' training in the round that comes next."""
-        return self.key(WORK, progress.round)
+        if self.method(progress).example_privacy is None:
+            return self.key(WORK, progress.round)
+        return secret_draws.sampling_key(self, progress, WORK, progress.round)
 
     def attack_key(self, progress: Progress) -> Tensor:
         """The key of what malicious clients draw in the round that comes next."""
@@ -164,10 +166,11 @@ class Training:
     def sizes(self) -> list[tuple[MessageSize, int]]:
         """What a client's update takes in each stage when sent, and the private parameters."""
         methods, task = [stage.method for stage in self.plan.stages], self.task
-        private = [task.sent_by(1, set(task.names) - m.shared_names(task)) for m in methods]
+        private = [sent_by(task, 1, set(task.names) - m.shared_names(task)) for m in methods]
         if isinstance(task, Architectures):  # a client builds its private layers itself
             private = [0 for _ in methods]
-        return [(m.message(self.task), n) for m, n in zip(methods, private, strict=True)]
+        schema = self.setting.schema
+        return [(m.message(task, schema), n) for m, n in zip(methods, private, strict=True)]
 
     @cached_property
     def gradients(self) -> list[Tensor]:
@@ -218,6 +221,7 @@ class Training:
         state = method.begin(self.task, params, self.setting, key)
         progress = Progress(state, ClientStore(len(self.fed), self.fed.x.device), Traffic())
         progress.clients, progress.secret = self.store(progress), secret_draws.begun(self)
+        progress.took_part = secret_draws.rounds_of_clients(self)
         return progress
 
     def store(self, progress: Progress) -> ClientStore:
@@ -270,7 +274,9 @@ class Training:
 
     def cohort(self, progress: Progress, number: int) -> Tensor:
         """The ids of those who take part in a round."""
-        key = secret_draws.sampling_key(self, progress, COHORT, number)
+        key = self.key(COHORT, number)
+        if self.method(progress).privacy is not None:
+            key = secret_draws.sampling_key(self, progress, COHORT, number)
         return self.sampler.cohort(len(self.fed), key)
 
     def broadcast(self, progress: Progress) -> Downlink:
@@ -302,6 +308,8 @@ class Training:
         """The cohort's messages, fit for the server, and what was communicated."""
         method, stage = self.method(progress), progress.stage
         new = ids.cpu()[~progress.clients.seen[ids.cpu()]]
+        if progress.took_part is not None:
+            progress.took_part[stage, ids.cpu()] += 1
         answers = yield from self.clients.round(self, progress, down, ids)
         sent, used = answers.sent, answers.used
         alone = int(self.gradients_alone[stage][new].sum())

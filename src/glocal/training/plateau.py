@@ -44,7 +44,7 @@ def check(plan: Plan, validate_every: int | None) -> None:
             "schedule=plateau needs evaluations on validation data, and validate_every=0 has none "
             "on the way: give the rounds from one to the next."
         )
-    if any(stage.method.privacy is not None for stage in plan.stages):
+    if any(stage.method.private for stage in plan.stages):
         raise GlocalError(
             "schedule=plateau follows the clients' validation losses, which dp does not protect: "
             "use step, inverse or cosine."

@@ -41,5 +41,7 @@ class Progress:
     """Of the last round, for whoever looks on; nothing depends on it."""
     best: best_round.BestRound | None = None
     """Of a training that may end early."""
+    took_part: Tensor | None = None
+    """[stages, clients] in how many rounds, where each client's examples are protected."""
     secret: Tensor | None = None
     """The key of privacy's noise, until training ends (:mod:`glocal.training.secret_draws`)."""

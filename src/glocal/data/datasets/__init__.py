@@ -22,5 +22,7 @@ class Source:
     """Features and labels of an official test set that belongs to no client."""
     group: Any = None
     """Which rows belong together, if the data says so."""
+    protected: tuple[str, ...] = ()
+    """The columns of a table that are protected attributes by themselves."""
     text: TextData | None = None
     """Text of clients of its own, in place of all the rest."""

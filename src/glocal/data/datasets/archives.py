@@ -1,4 +1,4 @@
-"""Files in a folder (plain or gzipped), a tar archive or a Debian package.
+"""Files in a folder (plain or gzipped), a tar archive, a wheel or a Debian package.
 
 Files are read into memory by name. Nothing is ever written under a name from an archive.
 """
@@ -9,6 +9,7 @@ import gzip
 import io
 import lzma
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Container, Sequence
 from pathlib import Path, PurePosixPath
@@ -19,7 +20,10 @@ from glocal.core.errors import GlocalError
 LARGEST = 64 * 2**20
 """The largest file in bytes, also after decompression; no file of a known data set is larger."""
 
-UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
+UNREADABLE = (
+    *(OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError),
+    *(zipfile.BadZipFile, NotImplementedError),
+)
 
 
 def in_folder(folder: Path, names: Sequence[str]) -> dict[str, Path]:
@@ -29,9 +33,11 @@ def in_folder(folder: Path, names: Sequence[str]) -> dict[str, Path]:
 
 
 def in_archive(path: Path, names: Container[str]) -> dict[str, bytes]:
-    """The contents of those named files in a ``.tar.gz``, ``.tgz`` or ``.deb``, at any depth."""
+    """The contents of those named files in a ``.tar.gz``, ``.tgz``, ``.deb`` or ``.whl``."""
     contents = {}
     try:
+        if path.suffix == ".whl":
+            return _in_zip(path, names)
         with path.open("rb") as file:
             stream = _data_of_deb(file) if path.suffix == ".deb" else file
             with tarfile.open(fileobj=stream, mode="r:*") as archive:
@@ -48,6 +54,17 @@ def in_archive(path: Path, names: Container[str]) -> dict[str, bytes]:
         raise GlocalError(
             f"{path.name} is not a readable archive: it is cut off or damaged; fetch it again."
         ) from None
+    return contents
+
+
+def _in_zip(path: Path, names: Container[str]) -> dict[str, bytes]:
+    contents = {}
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            name = PurePosixPath(member.filename).name
+            if name in names and not member.is_dir():
+                with archive.open(member) as file:
+                    contents[name] = _bounded(file, name)
     return contents
 
 

@@ -19,15 +19,16 @@ from glocal.core.progress import print_note
 
 NPM = ("pack", "--ignore-scripts", "--loglevel=error", "--cache={folder}/cache", "{name}@{version}")
 PIP = (
-    *("download", "--no-deps", "--no-binary=:all:", "--disable-pip-version-check"),
+    *("download", "--no-deps", "--disable-pip-version-check"),
     *("--require-hashes", "--requirement={folder}/wanted.txt"),
 )
-"""A source package may run code of its own when pip looks at it: none that has another checksum."""
+"""The checksum says which archive is meant, a wheel or a source package. A source package may run
+code of its own when pip looks at it: none that has another checksum."""
 
 COMMANDS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "npm": (NPM, "*.tgz", "npm (it comes with Node.js)"),
     "apt-get": (("download", "{name}={version}"), "*.deb", "apt-get (it comes with Debian)"),
-    "pip": (PIP, "*.tar.gz", "pip (it comes with Python)"),
+    "pip": (PIP, "*[lz]", "pip (it comes with Python)"),
 }
 """The command of a package manager, the file that it writes, and what to install without it."""
 

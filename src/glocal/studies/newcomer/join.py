@@ -165,7 +165,7 @@ def join(
             f"with {name} there is nothing to join: leave it out, every newcomer is set against "
             "what it could do alone."
         )
-    if any(stage.method.privacy for stage in runner.plan.stages):
+    if runner.private:
         raise GlocalError(
             f"what joining costs in privacy is not accounted for, so {name} would promise too "
             "much: leave the privacy out."

@@ -1,0 +1,173 @@
+"""``glocal deploy join``: a participant approves a plan, and its node runs until all is done."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from glocal.core import files, locks
+from glocal.core.errors import GlocalError
+from glocal.deploy import certificates, flower
+from glocal.deploy.kit import Kit
+from glocal.deploy.node_folder import Approved, NodeFolder
+from glocal.deploy.plan import DeployPlan
+from glocal.deploy.server_check import is_there, split_address
+from glocal.deploy.supervisor import Child, free_port, kept
+
+PAUSE = 5.0
+"""Seconds before the SuperNode is started again: one that was killed is let in again only when the
+server has missed it for a while."""
+
+GONE = 20.0
+"""Seconds that the server is not there, after which all is over for a node that has its result."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Application:
+    """A participant that has made its key and knows what it would agree to."""
+
+    folder: NodeFolder
+    kit: Kit
+    plan: DeployPlan
+    name: str
+    clients: tuple[str, ...]
+    data: Path
+    public_key: str
+
+
+def prepare(path: Path, kit_file: Path, data: Path, name: str) -> Application:
+    """Make the key, and check the kit, the certificate and the data; nothing is sent."""
+    kit = Kit.read(kit_file)
+    split_address(kit.address)
+    if not path.exists():
+        files.make_folder(path.parent)
+        path.mkdir(mode=0o700)
+    folder = NodeFolder(path.absolute())
+    files.write(folder.authority, kit.authority.encode())
+    certificates.check_valid(folder.authority)
+    plan = kit.approved_plan()
+    approved = Approved.now(name, kit.address, kit.digest, str(data.absolute()))
+    public_key = certificates.make_node_key(folder.key)
+    files.write(folder.public_key, f"{public_key}\n".encode())
+    fed = approved_rows(plan, approved)
+    return Application(folder, kit, plan, name, fed, data.absolute(), public_key)
+
+
+def approved_rows(plan: DeployPlan, approved: Approved) -> tuple[str, ...]:
+    """The names of the clients in a participant's data, if it fits the plan."""
+    from glocal.deploy.node_data import own_rows
+
+    fed = own_rows(plan, Path(str(approved.data)), approved.name)
+    plan.schema.check(fed)
+    return fed.names
+
+
+def approve(application: Application) -> None:
+    """Keep what was agreed to: from now on the node answers requests of this plan."""
+    folder, kit = application.folder, application.kit
+    application.plan.write(folder.plan_file)
+    data = str(application.data)
+    folder.write_approved(Approved.now(application.name, kit.address, kit.digest, data))
+
+
+def was_approved(application: Application) -> bool:
+    """Whether this very plan was approved with this data before."""
+    folder = application.folder
+    if not folder.approved_file.exists():
+        return False
+    before = folder.approved
+    return (before.digest, before.data) == (application.kit.digest, str(application.data))
+
+
+def children(folder: NodeFolder) -> tuple[Child, Child]:
+    """The participant's two processes: the resident node, and Flower's SuperNode."""
+    approved = folder.approved
+    files.make_folder(folder.flower_home)
+
+    def resident() -> list[str]:
+        return [sys.executable, "-m", "glocal.deploy.resident", str(folder.path)]
+
+    def supernode() -> list[str]:
+        where = (approved.address, folder.authority, folder.key)
+        return flower.supernode(*where, free_port(), folder.socket)
+
+    return (
+        Child(resident, os.environ, folder.logs / "node.log"),
+        Child(
+            supernode, flower.environment(folder.flower_home), folder.logs / "supernode.log", PAUSE
+        ),
+    )
+
+
+def run(folder: NodeFolder, say: Say, patience: float | None = None) -> None:
+    """Keep both processes running until the node has its result and the server has gone.
+
+    With ``patience``, a node that the server does not let in gives up after so many seconds.
+    """
+    participant = Participant(folder, say)
+    begun = last_there = time.monotonic()
+    with locks.hold(folder.path), kept(*participant.children):
+        while time.monotonic() - last_there < GONE:
+            refusal = participant.look()
+            if refusal and patience is not None and time.monotonic() - begun > patience:
+                raise GlocalError(refusal)
+            if not folder.result_file.exists() or participant.sees_server():
+                last_there = time.monotonic()
+            time.sleep(1.0)
+
+
+class Participant:
+    """The node's process and its SuperNode, and what was said of the connection."""
+
+    def __init__(self, folder: NodeFolder, say: Say) -> None:
+        self.folder, self.say = folder, say
+        self.address = folder.approved.address
+        self.resident, self.supernode = self.children = children(folder)
+        self.was_in = False
+        self._told = ""
+
+    def look(self) -> str:
+        """Start what is not running; why the server has not let the node in, where it says so."""
+        if self.resident.keep() == 2:
+            raise GlocalError(_sentence(self.resident.said()))
+        if not self.supernode.running and not self.sees_server():
+            return self._tell(f"nobody answers at {self.address}.")
+        ended = self.supernode.keep()
+        if self.supernode.running and "SuperNode ID:" in self.supernode.said():
+            self.was_in = True
+            self._tell(f"connected to {self.address}.")
+        elif ended is not None:
+            return self._tell(self._refusal())
+        return ""
+
+    def sees_server(self) -> bool:
+        """Whether the server answers; raise where it is another one."""
+        return is_there(self.address, self.folder.authority)
+
+    def _tell(self, sentence: str) -> str:
+        """Say what has changed; a node that was let in once waits as long as it takes."""
+        if sentence != self._told:
+            self.say(sentence)
+            self._told = sentence
+        return "" if self.was_in else sentence
+
+    def _refusal(self) -> str:
+        """Flower gives the same reason for a key that is not known and for one still connected."""
+        if self.was_in or self.folder.audit_file.exists():
+            return "the connection was lost: the server lets a node in again after a minute."
+        return (
+            f"the server does not know the key in {self.folder.public_key}: ask its operator to "
+            f"admit {self.folder.approved.name}."
+        )
+
+
+def _sentence(said: str) -> str:
+    """The last sentence for the user that a process of ours wrote."""
+    lines = [line for line in said.splitlines() if line.startswith("glocal: ")]
+    return lines[-1].removeprefix("glocal: ") if lines else "the node ended: see its log."

@@ -1,0 +1,88 @@
+"""A participant's folder: its key, the plan it approved, its clients' states, and the record."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from glocal.core import files
+from glocal.core.errors import GlocalError
+from glocal.data.federation import Federation
+from glocal.deploy.node_data import own_rows, part_of_plan
+from glocal.deploy.plan import DeployPlan
+
+
+@dataclass(frozen=True)
+class Approved:
+    """What a participant agreed to, with which data, and when."""
+
+    name: str
+    address: str
+    digest: str
+    """Of the plan."""
+    data: str | None = None
+    """The file with the rows."""
+    part: tuple[int, ...] | None = None
+    """Or the numbers of the clients in the data that the plan names."""
+    at: str = ""
+
+    @classmethod
+    def now(cls, name: str, address: str, digest: str, data: str | None = None) -> Approved:
+        """Approved at this moment."""
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(name, address, digest, data, at=at)
+
+
+class NodeFolder:
+    """The files of a participant; the folder is for its user alone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.approved_file = path / "approved.json"
+        self.plan_file = path / "plan.json"
+        self.authority = path / "ca.crt"
+        self.key = path / "key"
+        self.public_key = path / "key.pub"
+        self.socket = path / "socket"
+        self.home = path / "node"
+        self.audit_file = path / "audit.jsonl"
+        self.result_file = self.home / "result.json"
+        self.flower_home = path / "flower"
+        self.logs = path / "logs"
+
+    def write_approved(self, approved: Approved) -> None:
+        """Write what was agreed to."""
+        files.write(self.approved_file, files.dump(asdict(approved)))
+
+    @property
+    def approved(self) -> Approved:
+        """What was agreed to."""
+        try:
+            given = json.loads(self.approved_file.read_text(encoding="utf-8"))
+            part = given.pop("part")
+            return Approved(**given, part=None if part is None else tuple(part))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise GlocalError(
+                f"{self.path} is no folder of a participant: make one with glocal deploy join."
+            ) from error
+
+    def approved_plan(self) -> DeployPlan:
+        """The plan, unless it is another one than was approved."""
+        plan = DeployPlan.read(self.plan_file)
+        if plan.digest != self.approved.digest:
+            raise GlocalError(
+                f"the plan in {self.path} is not the one that was approved (another version of "
+                "glocal, or the file was changed): run glocal deploy join again, and approve it."
+            )
+        return plan
+
+    def federation(self, plan: DeployPlan) -> Federation:
+        """The participant's clients and their rows."""
+        approved = self.approved
+        if approved.part is not None:
+            return part_of_plan(plan, approved.part)
+        fed = own_rows(plan, Path(str(approved.data)), approved.name)
+        plan.schema.check(fed)
+        return fed

@@ -1,0 +1,60 @@
+"""Texts that are written into a deployment's folder: the operator's page, units of systemd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SERVER_README = """\
+# A deployment of glocal
+
+1. Send `kit.json` to every participant. Nothing in it is secret, but it must arrive unchanged:
+   participants trust the server by the certificate in it, and approve the plan in it.
+2. Each participant runs `glocal deploy join kit.json --data FILE --as NAME`, and sends you the
+   line that this prints, with its public key. Check by telephone that it is theirs, and admit it:
+   `glocal deploy admit {folder} NAME 'ecdsa-sha2-nistp384 ...'`
+3. When all are admitted: `glocal deploy up {folder}`. It begins when all have joined, goes on from
+   its checkpoint after an interruption, and ends with the table of who is better off.
+   `glocal deploy status {folder}` says how far it is.
+
+Keep `private/` to yourself. The address {address} must be reachable by the participants' machines
+and by nobody else: whoever reaches it with the certificate in the kit can submit programs to it.
+
+- `plan.json`: what everybody agreed on. `roster.json`: who was admitted, with which key.
+- `history.jsonl`: a line for each round. `result.json`, `model.safetensors`: what it came to.
+- `audit.jsonl`: every message that left this server, when, to whom, its length and its sha256.
+- `systemd/`: units that start the server, and a participant's node, with the machine.
+"""
+
+
+def server_unit(glocal: Path, folder: Path) -> str:
+    """The unit of the server."""
+    return _unit("glocal: the server of a deployment", f"{glocal} deploy up {folder}")
+
+
+def node_unit() -> str:
+    """The unit of a participant, with names to fill in."""
+    command = "/path/to/glocal deploy join kit.json --data FILE --as NAME --yes"
+    return _unit("glocal: a participant's node", command, "/path/to/the/participants/folder")
+
+
+def _unit(about: str, command: str, folder: str = "") -> str:
+    where = f"WorkingDirectory={folder}\n" if folder else ""
+    return f"""\
+[Unit]
+Description={about}
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+ExecStart={command}
+{where}Restart=on-failure
+RestartSec=15
+# What a user can put right is not tried again.
+RestartPreventExitStatus=2
+KillMode=mixed
+NoNewPrivileges=true
+PrivateTmp=true
+
+[Install]
+WantedBy=multi-user.target
+"""

@@ -1,0 +1,177 @@
+"""Clients of a cohort on the machines of a Ray cluster, to the bits of the sequential engine.
+
+A worker is an actor with one core. It is sent the task, the client's half and the data once, and in
+a round what the server sent and the states of its clients; it keeps nothing from round to round. So
+the clients of a worker that was lost are trained again by another, and nobody can tell.
+
+A cohort of small models gains nothing by it: sending takes longer than training. Methods and
+repeats on a cluster (``jobs="ray"``) have less to send.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import Tensor
+
+from glocal.core.errors import ClientError, GlocalError
+from glocal.core.processes import cores
+from glocal.core.types import Downlink, Params, Tree, Uplink
+from glocal.engines.base import CohortRound, PerExample
+from glocal.engines.sequential import Sequential
+from glocal.engines.shards import joined, parts_of
+from glocal.nn.task import Task
+from glocal.slots.client import Local
+
+LOSSES = 3
+"""Workers that may be lost with the same clients before that is taken for their fault."""
+
+
+def connected(what: str) -> Any:
+    """Ray, connected to the cluster at ``RAY_ADDRESS``, or else to one of this machine's cores."""
+    try:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        import ray
+    except ImportError as error:
+        raise GlocalError(
+            f"{what} needs Ray, which is not installed: pip install 'glocal[ray]'."
+        ) from error
+    if not ray.is_initialized():
+        address = os.environ.get("RAY_ADDRESS")
+        options: dict[str, Any] = {"address": address} if address else {"num_cpus": cores()}
+        try:
+            ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
+        except ConnectionError as error:
+            raise GlocalError(f"there is no Ray cluster at {address}: {error}.") from error
+    return ray
+
+
+def cluster_cores(ray: Any) -> int:
+    """Those of all machines of the cluster."""
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+class Worker:
+    """Trains clients; what it was sent once, it finds by its number."""
+
+    def __init__(self) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        self.kept: dict[int, tuple[Task, Local, Any]] = {}
+
+    def keep(self, number: int, sent: tuple[Task, Local, Any]) -> None:
+        """What does not change from round to round."""
+        self.kept[number] = sent
+
+    def round(self, number: int, work: CohortRound) -> tuple[Uplink, Tree]:
+        """The round of some clients."""
+        task, local, fed = self.kept[number]
+        return Sequential().round(replace(work, task=task, local=local, fed=fed))
+
+
+@dataclass
+class _Team:
+    """The workers, and what each of them was sent."""
+
+    ray: Any
+    size: int
+    workers: dict[int, Any] = field(default_factory=dict)
+    sent: list[tuple[tuple[Task, Local, Any], Any]] = field(default_factory=list)
+    """What does not change, and where the cluster has it."""
+    told: dict[int, set[int]] = field(default_factory=dict)
+
+    def worker(self, place: int, number: int) -> Any:
+        """The worker of a place, who knows what the number stands for."""
+        if place not in self.workers:
+            self.workers[place] = self.ray.remote(num_cpus=1)(Worker).remote()
+            self.told[place] = set()
+        if number not in self.told[place]:
+            self.workers[place].keep.remote(number, self.sent[number][1])
+            self.told[place].add(number)
+        return self.workers[place]
+
+    def number(self, *parts: Any) -> int:
+        """The number of a task, a client's half and a federation, which are sent when new."""
+        for n, (known, _) in enumerate(self.sent):
+            if all(a is b for a, b in zip(known, parts, strict=True)):
+                return n
+        self.sent.append((parts, self.ray.put(parts)))
+        return len(self.sent) - 1
+
+    def rounds(self, number: int, works: Sequence[CohortRound]) -> list[tuple[Uplink, Tree]]:
+        """What each part of a cohort came to; of a lost worker, by another one."""
+        results: dict[int, tuple[Uplink, Tree]] = {}
+        lost = [0] * len(works)
+        left = {
+            place: self.worker(place, number).round.remote(number, work)
+            for place, work in enumerate(works)
+        }
+        while left:
+            for place, answer in list(left.items()):
+                try:
+                    results[place] = self.ray.get(answer)
+                    del left[place]
+                except self.ray.exceptions.RayActorError as error:
+                    lost[place] += 1
+                    if lost[place] == LOSSES:
+                        raise ClientError(
+                            f"{LOSSES} workers of the cluster were lost with the same clients, "
+                            "perhaps for want of memory: use machines that have more."
+                        ) from error
+                    del self.workers[place]
+                    again = self.worker(place, number)
+                    left[place] = again.round.remote(number, works[place])
+                except self.ray.exceptions.RayTaskError as error:
+                    if isinstance(error.cause, GlocalError):
+                        raise error.cause from None
+                    raise
+        return [results[place] for place in range(len(works))]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The clients of a cohort, divided among workers of a Ray cluster."""
+
+    workers: int | None = None
+    """How many; one for each core of the cluster by default."""
+    name = executed = "ray"
+    _team: list[_Team] = field(default_factory=list, compare=False, repr=False)
+
+    def team(self) -> _Team:
+        """The workers, who start when they are needed first."""
+        if not self._team:
+            ray = connected("engine='ray'")
+            self._team.append(_Team(ray, self.workers or cluster_cores(ray)))
+        return self._team[0]
+
+    def round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
+        """Each worker's clients in turn."""
+        if cohort.ids.device.type != "cpu":
+            raise GlocalError("engine='ray' trains on processors: use device='cpu' with it.")
+        team = self.team()
+        number = team.number(cohort.task, cohort.local, cohort.fed)
+        works = parts_of(cohort, -(-len(cohort.ids) // min(team.size, len(cohort.ids))))
+        nothing: Any = None
+        bare = [replace(work, task=nothing, local=nothing, fed=nothing) for work in works]
+        return joined(cohort, team.rounds(number, bare))
+
+    def candidates(
+        self, task: Task, local: Local, down: Downlink, states: Tree, clients: int
+    ) -> dict[str, Params]:
+        """Here, client by client."""
+        return Sequential().candidates(task, local, down, states, clients)
+
+    def evaluate(
+        self, metrics: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
+    ) -> dict[str, Tensor]:
+        """Here, client by client."""
+        return Sequential().evaluate(metrics, models, x, y, rows)
+
+    def __reduce__(self) -> Any:
+        """In another process it is one of its own."""
+        return Cluster, (self.workers,)
