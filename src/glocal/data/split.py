@@ -53,6 +53,12 @@ class Split:
         """The rows of one client."""
         return self.rows[int(self.start[client]) : int(self.start[client + 1])]
 
+    def spans(self, ids: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Where the rows of these clients begin, and how many each has, on a device."""
+        starts = self.start.to(device)
+        begin = starts[ids]
+        return begin, starts[ids + 1] - begin
+
     def to(self, device: torch.device | str) -> Split:
         """The same split on another device."""
         return Split(self.rows.to(device), self.start.to(device))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import shutil
 from dataclasses import asdict, replace
 from functools import partial
@@ -103,15 +104,11 @@ def _chosen(training: Training, models: Any, ids: Tensor) -> Params:
 
 def _plain(value: Any) -> Any:
     """A cell as JSON holds it; NaN stays what it is."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, Tensor):
-        return _plain(value.tolist())
-    if isinstance(value, bool | int | str | None):
-        return value
-    return float(value)
+
+    def number(cell: Any) -> Any:
+        return cell.tolist() if isinstance(cell, Tensor) else float(cell)
+
+    return json.loads(json.dumps(value, default=number))
 
 
 def write(folder: Path, rows: list[dict[str, Any]]) -> None:

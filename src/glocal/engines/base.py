@@ -126,6 +126,22 @@ class Engine(Protocol):
         """``metrics`` of each stacked model on its rows ([clients, n]) of ``x`` and ``y``."""
 
 
+@dataclass(frozen=True)
+class Several:
+    """Engines that share out a cohort. The first makes all candidates.
+
+    It can for all clients: of different architectures, parameters are packed alike.
+    """
+
+    engines: tuple[Engine, ...]
+
+    def candidates(
+        self, task: Task, local: Local, down: Downlink, states: Tree, clients: int
+    ) -> dict[str, Params]:
+        """All at once, from the first engine."""
+        return self.engines[0].candidates(task, local, down, states, clients)
+
+
 PerExample = Callable[[Params, Tensor, Tensor], dict[str, Tensor]]
 """Parameters, inputs and labels to tensors of one row per example: ``task.example_metrics``."""
 
@@ -133,8 +149,7 @@ PerExample = Callable[[Params, Tensor, Tensor], dict[str, Tensor]]
 def padded_rows(split: Split, ids: Tensor) -> tuple[Tensor, Tensor]:
     """All rows of clients ``ids`` as one [clients, longest] tensor, and which of them are real."""
     device = ids.device
-    start = split.start.to(device)[ids]
-    n = split.start.to(device)[ids + 1] - start
+    start, n = split.spans(ids, device)
     places = torch.arange(int(n.max()), device=device)
     real = places < n.unsqueeze(-1)
     rows = split.rows.to(device)[torch.where(real, start.unsqueeze(-1) + places, 0)]

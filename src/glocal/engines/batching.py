@@ -114,9 +114,7 @@ def plan(
     made beforehand, saves time. The batches are the same.
     """
     device, fixed = keys.device, size is not None
-    starts = split.start.to(device)
-    start = starts[ids]
-    n = starts[ids + 1] - start
+    start, n = split.spans(ids, device)
     if size is None:
         size = PlanSize.of(n, epochs, steps, batch_size)
     if index is None:

@@ -15,11 +15,10 @@ from torch import Tensor
 
 from glocal.core import tree
 from glocal.core.errors import GlocalError, shown
-from glocal.core.types import Downlink, Params, Tree, Uplink
-from glocal.engines.base import CohortRound, Engine, Lanes, PerExample
+from glocal.core.types import Params, Tree, Uplink
+from glocal.engines.base import CohortRound, Lanes, PerExample, Several
 from glocal.engines.shards import joined, parts_of
 from glocal.nn.task import Task
-from glocal.slots.client import Local
 
 
 def named(text: str) -> tuple[torch.device, ...]:
@@ -43,10 +42,9 @@ def _device(name: str) -> torch.device:
 
 
 @dataclass(frozen=True)
-class Devices:
+class Devices(Several):
     """An engine for each of several devices."""
 
-    engines: tuple[Engine, ...]
     devices: tuple[torch.device, ...]
     _copies: dict[int, list[Any]] = field(default_factory=dict, compare=False, repr=False)
 
@@ -102,12 +100,6 @@ class Devices:
         copies = work.task.to(device), work.fed.to(device)
         self._copies[place].append(((work.task, work.fed), copies))
         return copies
-
-    def candidates(
-        self, task: Task, local: Local, down: Downlink, states: Tree, clients: int
-    ) -> dict[str, Params]:
-        """On the first device."""
-        return self.engines[0].candidates(task, local, down, states, clients)
 
     def evaluate(
         self, metrics: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor

@@ -15,19 +15,15 @@ from torch import Tensor
 
 from glocal.core import tree
 from glocal.core.errors import GlocalError
-from glocal.core.types import Downlink, Params, Tree, Uplink
-from glocal.engines.base import CohortRound, Engine, PerExample, Workload
+from glocal.core.types import Params, Tree, Uplink
+from glocal.engines.base import CohortRound, PerExample, Several, Workload
 from glocal.engines.shards import joined
 from glocal.nn.architectures import Architectures, Packed
-from glocal.nn.task import Task
-from glocal.slots.client import Local
 
 
 @dataclass(frozen=True)
-class Grouped:
+class Grouped(Several):
     """An engine for each architecture, by its number."""
-
-    engines: tuple[Engine, ...]
 
     @property
     def name(self) -> str:
@@ -56,12 +52,6 @@ class Grouped:
         uplink, states = joined(replace(cohort, ids=cohort.ids[grouped]), parts)
         again = grouped.argsort()
         return uplink.subset(again), tree.row(states, again)
-
-    def candidates(
-        self, task: Task, local: Local, down: Downlink, states: Tree, clients: int
-    ) -> dict[str, Params]:
-        """All at once: packed parameters of all architectures are alike."""
-        return self.engines[0].candidates(task, local, down, states, clients)
 
     def evaluate(
         self, metrics: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor

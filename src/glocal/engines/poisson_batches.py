@@ -19,12 +19,7 @@ DRAWS = -3
 
 
 def poisson_plan(
-    split: Split,
-    ids: Tensor,
-    keys: Tensor,
-    epochs: int,
-    batch_size: int,
-    steps: int | None = None,
+    split: Split, ids: Tensor, keys: Tensor, epochs: int, batch_size: int, steps: int | None = None
 ) -> Batches:
     """The batches of as many steps as ``epochs`` passes take, or of ``steps`` steps.
 
@@ -33,9 +28,7 @@ def poisson_plan(
     a client's examples: summed and divided by ``batch_size`` (or 1) this is a mean over ``b``.
     """
     device = keys.device
-    starts = split.start.to(device)
-    start = starts[ids]
-    n = starts[ids + 1] - start
+    start, n = split.spans(ids, device)
     b = n.clamp(max=batch_size) if batch_size else n
     per_pass = -(-n // b)
     count = per_pass * epochs if steps is None else torch.full_like(n, steps)

@@ -115,10 +115,8 @@ class Vectorised:
         self, metrics: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
         """All models at once, each on its own rows, in pieces."""
-        if self.short is not None:
-            return self.short.evaluate(metrics, models, x, y, rows)
         with torch.no_grad():
-            return self.evaluation.evaluate(metrics, models, x, y, rows)
+            return (self.short or self.evaluation).evaluate(metrics, models, x, y, rows)
 
     def _train(self, cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
         loss = None
