@@ -114,17 +114,12 @@ def own_names(training: Training, progress: Progress) -> set[str]:
 
 
 def ensemble(
-    task: Task,
-    engine: Engine,
-    chosen: Chosen,
-    clients: int,
-    x: Tensor,
-    y: Tensor,
-    chunk: int | None = None,
+    task: Task, engine: Engine, chosen: Chosen, clients: int, x: Tensor, y: Tensor, chunk: int = 0
 ) -> dict[str, Tensor]:
     """How right each example is under each kind of ensemble.
 
-    Clients and examples go through in pieces, so that memory does not grow with their product.
+    Clients and examples go through in pieces, so that memory does not grow with their product:
+    ``chunk`` clients at a time; 0: as many as fit.
     """
     size, largest, unequal = task.size, task.largest(), isinstance(task, Architectures)
     shape = largest.predict(largest.params, x[:1]).shape[1:]

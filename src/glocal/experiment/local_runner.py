@@ -80,14 +80,14 @@ class LocalOnly:
                 outcome,
                 baseline.val_score,
                 first.engine.executed,
-                states=states,
-                gradients=gradients_of(self.client, baseline, setup.fed, refit=config.tune),
-                seconds=baseline.seconds,
-                together=together,
-                on_disk=on_disk,
                 val_loss=baseline.val_loss,
                 cv_score=baseline.cv_score,
                 cv_loss=baseline.cv_loss,
+                states=states,
+                on_disk=on_disk,
+                gradients=gradients_of(self.client, baseline, setup.fed, refit=config.tune),
+                seconds=baseline.seconds,
+                together=together,
             )
             repeats.append(repeat)
         return repeats

@@ -34,7 +34,7 @@ def fedavgm(
     return Method(local=local_sgd(**training), server_opt=fedopt.momentum(server_lr, beta=beta))
 
 
-def fedadam(
+def fedadam(  # noqa: D417
     *,
     server_lr: float = 0.03,
     beta1: float = 0.9,
@@ -46,9 +46,8 @@ def fedadam(
 
     Args:
         server_lr: step of the server.
-        beta1: how slowly the mean of the updates moves, below 1.
-        beta2: how slowly their size moves, below 1.
-        tau: added to the size: the larger, the less adaptive.
+
+    Other settings as of :func:`~glocal.nn.server_optim.adam`.
     """
     opt = fedopt.adam(server_lr, beta1=beta1, beta2=beta2, tau=tau)
     return Method(local=local_sgd(**training), server_opt=opt)

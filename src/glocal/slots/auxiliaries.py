@@ -6,6 +6,7 @@ Liang et al.: *Think locally, act globally*, 2020, figure 1 (a) and (b).
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from torch import Tensor
 
@@ -26,10 +27,11 @@ def network(key: Tensor, inputs: int, hidden: int, outputs: int) -> Params:
     return dense_init(key, [inputs, *([hidden] if hidden else []), outputs], PREFIX)
 
 
-def check_settings(hidden: int, weight: float, rate: float) -> None:
-    """Raise unless an auxiliary can have such a hidden layer, weight and rate."""
+def shared_settings(hidden: int, weight: float, rate: float, at: str | None) -> dict[str, Any]:
+    """What an auxiliary has beside its network; raises unless this and its hidden layer can be."""
     integer(hidden, "hidden", 0, WIDEST)
     not_negative(weight=weight, rate=rate)
+    return {"weight": weight, "rate": rate, "at": at}
 
 
 def aux_head(
@@ -45,7 +47,7 @@ def aux_head(
         rate: its learning rate, as a multiple of the client's.
         at: layer whose input is the representation; by default the first after the private ones.
     """
-    check_settings(hidden, weight, rate)
+    how = shared_settings(hidden, weight, rate, at)
 
     def check(dims: Dimensions) -> None:
         if len(dims.outputs) > 1 and dims.h[:-1] != dims.outputs[:-1]:
@@ -63,9 +65,7 @@ def aux_head(
         logits = dense(a, h if at_positions else h.flatten(1), PREFIX)
         return weighted_mean(task.losses(logits, batch["y"]), label_weights(batch))
 
-    return Auxiliary(
-        name="aux-head", init=init, loss=loss, weight=weight, check=check, at=at, rate=rate
-    )
+    return Auxiliary(name="aux-head", init=init, loss=loss, check=check, **how)
 
 
 def autoencoder(
@@ -77,7 +77,7 @@ def autoencoder(
 
     Settings as of :func:`aux_head`.
     """
-    check_settings(hidden, weight, rate)
+    how = shared_settings(hidden, weight, rate, at)
 
     def check(dims: Dimensions) -> None:
         if dims.schema.tokens:
@@ -92,6 +92,4 @@ def autoencoder(
         error = dense(a, h.flatten(1), PREFIX) - batch["x"].flatten(1)
         return weighted_mean(error.square().mean(1), batch["weight"])
 
-    return Auxiliary(
-        name="autoencoder", init=init, loss=loss, weight=weight, check=check, at=at, rate=rate
-    )
+    return Auxiliary(name="autoencoder", init=init, loss=loss, check=check, **how)

@@ -24,7 +24,7 @@ from glocal.nn.augment import turned
 from glocal.nn.dense import dense, dense_init
 from glocal.nn.losses import cross_entropy
 from glocal.nn.task import Task, weighted_mean
-from glocal.slots.auxiliaries import PREFIX, check_settings, network
+from glocal.slots.auxiliaries import PREFIX, network, shared_settings
 from glocal.slots.auxiliary import Auxiliary, Dimensions
 
 QUARTERS = 4
@@ -40,7 +40,7 @@ def rotation(
 
     Settings as of :func:`~glocal.slots.auxiliaries.aux_head`.
     """
-    check_settings(hidden, weight, rate)
+    how = shared_settings(hidden, weight, rate, at)
 
     def check(dims: Dimensions) -> None:
         _, height, width = _image(dims, "rotation")
@@ -53,7 +53,6 @@ def rotation(
         turns = rng.randint(key, QUARTERS, (len(batch["x"]),))
         return {**batch, "x": turned(batch["x"], turns), "made": turns}
 
-    how = {"weight": weight, "at": at, "rate": rate}
     return _telling("rotation", QUARTERS, hidden, view=view, check=check, **how)
 
 
@@ -79,7 +78,7 @@ def jigsaw(  # noqa: D417
 
     Other settings as of :func:`~glocal.slots.auxiliaries.aux_head`.
     """
-    check_settings(hidden, weight, rate)
+    how = shared_settings(hidden, weight, rate, at)
     integer(grid, "grid", 2, 4)
     integer(permutations, "permutations", 2, min(1000, math.factorial(grid**2)))
 
@@ -96,7 +95,6 @@ def jigsaw(  # noqa: D417
         order = permutation_number(which * (math.factorial(grid**2) // permutations), grid**2)
         return {**batch, "x": shuffled(batch["x"], order, grid), "made": which}
 
-    how = {"weight": weight, "at": at, "rate": rate}
     return _telling("jigsaw", permutations, hidden, view=view, check=check, **how)
 
 
@@ -121,7 +119,7 @@ def masked_tokens(  # noqa: D417
 
     Other settings as of :func:`~glocal.slots.auxiliaries.aux_head`.
     """
-    check_settings(hidden, weight, rate)
+    how = shared_settings(hidden, weight, rate, at)
     if not 0 < real(share, "share") < 1:
         raise GlocalError(f"masked-tokens' share must be between 0 and 1, not {share}.")
 
@@ -171,7 +169,6 @@ def masked_tokens(  # noqa: D417
         each = functional.cross_entropy(logits.transpose(1, 2), target, reduction="none")
         return weighted_mean(each, batch["replaced"] * batch["weight"].unsqueeze(1))
 
-    how: dict[str, Any] = {"weight": weight, "at": at, "rate": rate}
     return Auxiliary(name="masked-tokens", init=init, loss=loss, view=view, check=check, **how)
 
 

@@ -101,12 +101,7 @@ class ServerHalf:
         return dataclasses.replace(uplink, extra=message, said=said)
 
     def reduce(
-        self,
-        state: Tree,
-        uplink: Uplink,
-        setting: Setting,
-        key: Tensor,
-        secret: Tensor | None = None,
+        self, state: Tree, uplink: Uplink, setting: Setting, key: Tensor, secret: Tensor | None
     ) -> tuple[Tree, Tensor]:
         """The state after a cohort's messages, and the weight of each client.
 

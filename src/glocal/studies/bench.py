@@ -257,7 +257,7 @@ def engine_round(case: Case, task: Task, fed: Federation, key: Tensor, engine: E
         down = method.broadcast(state, 0, setting)
         work = CohortRound(task, local, fed, down, ids, {}, key)
         uplink, _ = engine.round(work)
-        after, _ = method.server_half.reduce(state, uplink, setting, key)
+        after, _ = method.server_half.reduce(state, uplink, setting, key, None)
         params: Params = after["params"]
         return params
 

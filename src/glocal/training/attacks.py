@@ -224,12 +224,7 @@ def label_flip(*, share: float = SHARE) -> Attack:
 
 
 def backdoor(
-    target: int = 0,
-    *,
-    rate: float = 0.5,
-    size: int = 2,
-    boost: float = 1.0,
-    share: float = SHARE,
+    target: int = 0, *, rate: float = 0.5, size: int = 2, boost: float = 1.0, share: float = SHARE
 ) -> Attack:
     """Trains on images with a bright square in a corner and the label ``target``.
 

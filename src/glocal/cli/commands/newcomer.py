@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from glocal import report, studies
 from glocal.cli.options import evaluation, method_names, option, with_settings
@@ -17,18 +18,28 @@ DEFAULT = ["fedavg", "fedprox", "lg-fedavg"]
 joining = partial(option, panel="Joining")
 
 
+def old_clients(beside: str) -> Any:
+    """The option for how many clients there are, beside those who join later."""
+    among = "How many old clients the data is partitioned among"
+    return option(None, f"{among}, {beside}; 20 by default.", panel="Data")
+
+
+def with_more(config: Config, old: int | None, more: int) -> Config:
+    """The same settings, for data of the old clients and so many more."""
+    from glocal.data.loading import DEFAULT_CLIENTS, brings_clients
+
+    if old is None and not brings_clients(config.data, config.partition):
+        old = DEFAULT_CLIENTS
+    return replace(config, clients=None if old is None else old + more)
+
+
 @with_settings(
     "Data", "Training", "baseline", "seed", "engine", "device", "-clients", "-sampled", "-poisson"
 )
 def newcomer(
     config: Config,
     methods: list[str] | None = method_names(" ".join(DEFAULT)),
-    clients: int | None = option(
-        None,
-        "How many old clients the data is partitioned among, with one more that joins; 20 by "
-        "default.",
-        panel="Data",
-    ),
+    clients: int | None = old_clients("with one more that joins"),
     client_name: str | None = joining(
         None, "Who joins. Default: the last of the clients the data is partitioned among."
     ),
@@ -48,11 +59,7 @@ def newcomer(
 
       glocal newcomer fedavg ditto --data hospitals.csv --client hospital --client-name berlin
     """
-    from glocal.data.loading import DEFAULT_CLIENTS, brings_clients
-
-    if clients is None and not brings_clients(config.data, config.partition):
-        clients = DEFAULT_CLIENTS
-    config = replace(config, clients=None if clients is None else clients + 1)
+    config = with_more(config, clients, 1)
     joining = {"own_epochs": own_epochs, "join_rounds": join_rounds, "fraction": fraction_old}
     with reporter(None) as progress:
         joined, result = studies.newcomer.join.join_each(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from glocal import report, studies
+from glocal.cli.commands.newcomer import old_clients, with_more
 from glocal.cli.options import method_names, option, with_settings
 from glocal.cli.output import JSON, PICTURE, deliver
 from glocal.core.progress import reporter
@@ -34,12 +34,7 @@ arriving = partial(option, panel="Arrivals")
 def newcomers(
     config: Config,
     methods: list[str] | None = method_names(" ".join(DEFAULT)),
-    clients: int | None = option(
-        None,
-        "How many old clients the data is partitioned among, beside those who arrive; 20 by "
-        "default.",
-        panel="Data",
-    ),
+    clients: int | None = old_clients("beside those who arrive"),
     wave: list[str] | None = arriving(
         None,
         "A wave, several times: how its clients' data differs, as in 'rotate(90)', invert, "
@@ -67,8 +62,6 @@ def newcomers(
 
       glocal study newcomers lg-fedavg --until 0.9 --then 10 --availability 'dropout(0.2)'
     """
-    from glocal.data.loading import DEFAULT_CLIENTS, brings_clients
-
     waves = studies.newcomer.waves
     arrivals = waves.Arrivals(
         waves=tuple(wave or waves.WAVES),
@@ -79,9 +72,7 @@ def newcomers(
         own_epochs=own_epochs,
         fraction=fraction_old,
     )
-    if clients is None and not brings_clients(config.data, config.partition):
-        clients = DEFAULT_CLIENTS
-    config = replace(config, clients=None if clients is None else clients + arrivals.clients)
+    config = with_more(config, clients, arrivals.clients)
     with reporter(None) as progress:
         result = waves.newcomers(methods or DEFAULT, config, arrivals, progress)
     show, draw = report.newcomers.show, report.newcomers.draw

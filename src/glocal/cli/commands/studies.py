@@ -49,9 +49,7 @@ def split(
 
       glocal study split fedavg --side output --model 'mlp(64,64,64)' --picture split.png
     """
-    specs = studies.repeats.unique_specs(methods or ["lg-fedavg", "lg-fedavg(warmup=0)"])
-    for spec in specs:
-        studies.split_sweep.with_shared(spec, "everything")
+    specs = _bases(methods or ["lg-fedavg", "lg-fedavg(warmup=0)"])
     results = _each(studies.split_sweep.split_sweep, specs, config, side=side)
     show, draw = report.studies.show_split, report.studies.draw_split
     deliver({"splits": results}, json, partial(show, results), picture, partial(draw, results))
@@ -72,9 +70,7 @@ def learned_split(
     Example:
       glocal study learned-split fedavg --model 'mlp(64,64)' --partition 'classes(3)'
     """
-    specs = studies.repeats.unique_specs(methods or ["fedavg", "lg-fedavg"])
-    for spec in specs:
-        studies.split_sweep.with_shared(spec, "everything")
+    specs = _bases(methods or ["fedavg", "lg-fedavg"])
     results = _each(studies.learned_split.learned_split, specs, config, passes=passes)
     show = partial(report.studies.show_learned_split, results)
     deliver({"learned_splits": results}, json, show)
@@ -268,6 +264,14 @@ def _of_classes(config: Config) -> Any:
     fed = config.federation()
     needs_classes(fed, "this study")
     return fed
+
+
+def _bases(methods: list[str]) -> list[str]:
+    """The methods, each once; refuses those whose shared layers cannot be set."""
+    specs = studies.repeats.unique_specs(methods)
+    for spec in specs:
+        studies.split_sweep.with_shared(spec, "everything")
+    return specs
 
 
 def _each(

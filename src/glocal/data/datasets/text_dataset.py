@@ -18,8 +18,8 @@ import numpy as np
 from glocal.core.errors import GlocalError
 from glocal.data.datasets import archives, cache
 from glocal.data.datasets.formats import Arrays
-from glocal.data.datasets.locating import located, remedy
-from glocal.data.datasets.packages import Package, fetched
+from glocal.data.datasets.locating import DataFiles, located, remedy
+from glocal.data.datasets.packages import fetched
 from glocal.data.text.passages import Passages
 
 CONTENT = "content"
@@ -36,25 +36,16 @@ class Matching:
         return isinstance(name, str) and re.fullmatch(self.pattern, name) is not None
 
 
-@dataclass(frozen=True)
-class TextSet:
+@dataclass(frozen=True, kw_only=True)
+class TextSet(DataFiles):
     """The description of a text data set: its content, its files and its package."""
 
-    name: str
     files: Matching
     counts: tuple[int, int]
     """Files, and clients."""
     sha256: str
     """Of the passages as bytes."""
     read: Callable[[Mapping[str, bytes]], Passages]
-    folders: tuple[str, ...]
-    """Usual names of a folder with the files."""
-    package: Package
-    wanted: str
-    """The files to put into a folder, for messages."""
-    archives: tuple[str, ...] = ()
-    """Usual names of an archive with the files."""
-    installed: Path | None = None
 
 
 def passages(data: TextSet, folder: str | None = None) -> Passages:

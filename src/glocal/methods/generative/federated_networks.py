@@ -21,8 +21,9 @@ from glocal.data.federation import Federation
 from glocal.data.schema import Schema, numeric_schema
 from glocal.methods.generative import langevin
 from glocal.methods.generative.input_range import check
-from glocal.methods.generative.networks import Nets, Shape, shades
+from glocal.methods.generative.networks import Nets, shades
 from glocal.methods.generative.server_examples import balanced, own_classifier
+from glocal.nn.models.shapes import Shape
 from glocal.nn.optim import Optimizer
 from glocal.nn.task import Task
 from glocal.slots.aggregation import weighted_sum

@@ -22,8 +22,7 @@ from torch.overrides import TorchFunctionMode
 from glocal.core import rng
 from glocal.core.types import Params
 from glocal.nn.layers import group_norm
-
-Shape = tuple[int, ...]
+from glocal.nn.models.shapes import Shape
 
 
 def one_hot(y: Tensor, classes: int) -> Tensor:

@@ -23,6 +23,7 @@ from glocal.nn.models.lstm import char_lstm, word_lstm
 from glocal.nn.models.mlp import logistic, mlp
 from glocal.nn.models.mobilenet import mobilenet
 from glocal.nn.models.resnet import resnet10, resnet18
+from glocal.nn.models.shapes import Shape
 from glocal.nn.models.vgg import vgg
 
 REGISTRY: dict[str, Callable[..., nn.Module]] = {
@@ -52,7 +53,7 @@ def completed(spec: str, vocabulary: int | None) -> str:
     return f"{name}({', '.join([*given, f'vocabulary={vocabulary}'])})"
 
 
-def build(spec: str, *, input_shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.Module:
+def build(spec: str, *, input_shape: Shape, classes: int, seed: int = 0) -> nn.Module:
     """The model of a spec, initialised from ``seed``; the caller's random state is untouched.
 
     ``input_shape`` is that of one example: (channels, height, width), (features,) or (time,);

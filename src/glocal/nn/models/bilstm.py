@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from glocal.core.padding import PAD
 from glocal.nn.layers import LSTM
 from glocal.nn.models.mlp import MLP
-from glocal.nn.models.shapes import MOST_WORDS, sequence, sizes, tokens
+from glocal.nn.models.shapes import MOST_WORDS, Shape, sequence, sizes, tokens
 
 
 class BiLSTM(nn.Module):
@@ -46,7 +46,7 @@ class BiLSTM(nn.Module):
 
 
 def bilstm(
-    input_shape: tuple[int, ...],
+    input_shape: Shape,
     classes: int,
     /,
     *widths: int,

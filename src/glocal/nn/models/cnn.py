@@ -20,7 +20,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glocal.nn.models.shapes import image
+from glocal.nn.models.shapes import Shape, image
 
 
 class ConvNet(nn.Module):
@@ -49,12 +49,12 @@ class ConvNet(nn.Module):
         return out
 
 
-def cnn(input_shape: tuple[int, ...], classes: int, /) -> nn.Module:
+def cnn(input_shape: Shape, classes: int, /) -> nn.Module:
     """FedAvg's CNN for images of at least 4×4."""
     return ConvNet(image("cnn", input_shape, 4), (32, 64), (512, classes), pad=2)
 
 
-def lenet(input_shape: tuple[int, ...], classes: int, /) -> nn.Module:
+def lenet(input_shape: Shape, classes: int, /) -> nn.Module:
     """LeNet for images of at least 4×4."""
     shape = image("lenet", input_shape, 4)
     pad = 2 if min(shape[1:]) < 16 else 0

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glocal.core import validation
-from glocal.nn.models.shapes import sizes
+from glocal.nn.models.shapes import Shape, sizes
 
 
 class Headed(nn.Module):
@@ -31,7 +31,7 @@ class Headed(nn.Module):
 
 
 def headed(
-    input_shape: tuple[int, ...], classes: int, /, encoder: Any = "mlp", *, width: int = 32
+    input_shape: Shape, classes: int, /, encoder: Any = "mlp", *, width: int = 32
 ) -> nn.Module:
     """``headed(cnn, width=32)``: a model with ``width`` outputs, and ``head`` on top of it."""
     from glocal.nn.models import REGISTRY  # which has this one, too

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glocal.core.errors import GlocalError, unknown
-from glocal.nn.models.shapes import sizes
+from glocal.nn.models.shapes import Shape, sizes
 
 MODALITIES = ("image", "question")
 
@@ -80,7 +80,7 @@ class ImageQuestion(nn.Module):
 
 
 def image_question(
-    input_shape: tuple[int, ...],
+    input_shape: Shape,
     classes: int,
     /,
     *,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from glocal.nn.layers import LSTM, Dropout
-from glocal.nn.models.shapes import sequence, sizes, tokens
+from glocal.nn.models.shapes import Shape, sequence, sizes, tokens
 
 
 class CharLSTM(nn.Module):
@@ -58,13 +58,7 @@ class WordLSTM(nn.Module):
 
 
 def char_lstm(
-    input_shape: tuple[int, ...],
-    classes: int,
-    /,
-    *,
-    embedding: int = 8,
-    hidden: int = 256,
-    layers: int = 2,
+    input_shape: Shape, classes: int, /, *, embedding: int = 8, hidden: int = 256, layers: int = 2
 ) -> nn.Module:
     """The next character from the last hidden state."""
     sequence("char-lstm", input_shape)
@@ -73,13 +67,7 @@ def char_lstm(
 
 
 def word_lstm(
-    input_shape: tuple[int, ...],
-    classes: int,
-    /,
-    *,
-    hidden: int = 200,
-    layers: int = 2,
-    dropout: float = 0.0,
+    input_shape: Shape, classes: int, /, *, hidden: int = 200, layers: int = 2, dropout: float = 0.0
 ) -> nn.Module:
     """The next word at every position, with tied embeddings of size ``hidden``."""
     sequence("word-lstm", input_shape)

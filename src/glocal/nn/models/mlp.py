@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glocal.nn.layers import Dropout
-from glocal.nn.models.shapes import sizes
+from glocal.nn.models.shapes import Shape, sizes
 
 
 class MLP(nn.Module):
@@ -37,9 +37,7 @@ class MLP(nn.Module):
         return x
 
 
-def mlp(
-    input_shape: tuple[int, ...], classes: int, /, *hidden: int, dropout: float = 0.0
-) -> nn.Module:
+def mlp(input_shape: Shape, classes: int, /, *hidden: int, dropout: float = 0.0) -> nn.Module:
     """``mlp(512, 256, dropout=0.2)``: the hidden widths, (64, 64) unless given."""
     widths = hidden or (64, 64)
     for width in widths:
@@ -47,6 +45,6 @@ def mlp(
     return MLP([math.prod(input_shape), *widths, classes], dropout)
 
 
-def logistic(input_shape: tuple[int, ...], classes: int, /) -> nn.Module:
+def logistic(input_shape: Shape, classes: int, /) -> nn.Module:
     """Multinomial logistic regression: one Linear layer."""
     return MLP([math.prod(input_shape), classes])

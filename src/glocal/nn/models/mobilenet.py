@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from glocal.core.errors import GlocalError
 from glocal.nn.layers import group_norm
-from glocal.nn.models.shapes import image
+from glocal.nn.models.shapes import Shape, image
 
 WIDTHS = (64, 128, 128, 256, 256, 512, 512, 512, 512, 512, 512, 1024, 1024)
 HALVED = (1, 3, 5, 11)
@@ -62,7 +62,7 @@ class MobileNet(nn.Module):
         return out
 
 
-def mobilenet(input_shape: tuple[int, ...], classes: int, /, *, width: float = 1.0) -> nn.Module:
+def mobilenet(input_shape: Shape, classes: int, /, *, width: float = 1.0) -> nn.Module:
     """MobileNet with the paper's width multiplier, such as 0.25; no layer is under 8 wide."""
     if not 0 < width <= 4:
         raise GlocalError(f"mobilenet's width must be a number in (0, 4], not {width}.")

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from glocal.core.errors import unknown
 from glocal.nn.layers import SpectralLinear, group_norm
-from glocal.nn.models.shapes import image, sizes
+from glocal.nn.models.shapes import Shape, image, sizes
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -89,7 +89,7 @@ class ResNet(nn.Module):
 
 def _builder(name: str, blocks: Sequence[int]) -> Callable[..., nn.Module]:
     def build(
-        input_shape: tuple[int, ...],
+        input_shape: Shape,
         classes: int,
         /,
         *,

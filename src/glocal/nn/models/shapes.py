@@ -7,13 +7,16 @@ from torch import Tensor
 from glocal.core.errors import GlocalError
 from glocal.core.validation import integer
 
+Shape = tuple[int, ...]
+"""Of one example."""
+
 WIDEST = 1 << 16
 
 MOST_WORDS = 1 << 20
 """Of a vocabulary."""
 
 
-def image(model: str, shape: tuple[int, ...], smallest: int) -> tuple[int, int, int]:
+def image(model: str, shape: Shape, smallest: int) -> tuple[int, int, int]:
     """``(channels, height, width)`` of images no smaller than the model can take."""
     if len(shape) != 3:
         raise GlocalError(
@@ -28,7 +31,7 @@ def image(model: str, shape: tuple[int, ...], smallest: int) -> tuple[int, int, 
     return shape[0], shape[1], shape[2]
 
 
-def sequence(model: str, shape: tuple[int, ...]) -> None:
+def sequence(model: str, shape: Shape) -> None:
     """Raise unless inputs are sequences of token ids."""
     if len(shape) != 1:
         raise GlocalError(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glocal.nn.layers import group_norm
-from glocal.nn.models.shapes import image, sizes
+from glocal.nn.models.shapes import Shape, image, sizes
 
 
 class VGG(nn.Module):
@@ -47,9 +47,7 @@ class VGG(nn.Module):
         return out
 
 
-def vgg(
-    input_shape: tuple[int, ...], classes: int, /, *, width: int = 32, norm: bool = True
-) -> nn.Module:
+def vgg(input_shape: Shape, classes: int, /, *, width: int = 32, norm: bool = True) -> nn.Module:
     """VGG-9 whose first convolution has ``width`` channels."""
     sizes(width=width)
     return VGG(image("vgg", input_shape, 8), classes, width, norm)
