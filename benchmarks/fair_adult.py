@@ -57,13 +57,15 @@ def result_of(name: str, repeats: int, folder: Path) -> dict[str, Any]:
     cells: dict[tuple[str, float], list[study.Cell]] = {}
     given = config(SPLITS[name], repeats)
     fed = given.federation(announced=False)
+    several: list[Any] = []
     lams = sorted({lam for several in METHODS.values() for lam in several})
     for (method, lam), spec in study.all_specs(list(METHODS), lams, given, fed, AGAINST).items():
         if lam not in METHODS[method]:
             continue
         path = folder / f"{name}-{report.short_name(method)}-{lam:g}-{repeats}.json"
         if not path.exists():
-            path.write_text(json.dumps(study.figures(spec, given, fed)))
+            several = several or study.repeated(given, fed)
+            path.write_text(json.dumps(study.figures(spec, several)))
         cells[method, lam] = json.loads(path.read_text())
     return study.summarised(cells, LEAST) | study.about_study(given, fed, AGAINST)
 

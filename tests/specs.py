@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import glocal
+import toys
 
-OF_OTHER_DATA = {"adversary", "jigsaw", "masked-tokens", "rotation"}
-"""What needs protected attributes, images or texts: tests/slots/test_adversary.py and
-test_auxiliaries.py have them."""
+TEXT = "char-lstm(embedding=2,hidden=3,layers=1)"
+OF_IMAGES_OR_TEXTS = {
+    "jigsaw": ("jigsaw(grid=3,hidden=3,shared=last(1),warmup=0)", "mlp(5)", toys.images),
+    "masked-tokens": ("masked-tokens(0.5,hidden=3,shared=last(1),warmup=0)", TEXT, toys.texts),
+    "rotation": ("rotation(0.5,hidden=3,shared=last(1),warmup=0)", "lenet", toys.images),
+}
+"""A spec, a model and data for each auxiliary that needs images or texts."""
+
+OF_OTHER_DATA = {"adversary", *OF_IMAGES_OR_TEXTS}
+"""What needs other data; tests/slots/test_adversary.py and test_auxiliaries.py have them."""
 
 SPECS = [
     *(name for name in glocal.list_methods() if name not in OF_OTHER_DATA),

@@ -98,6 +98,7 @@ def test_an_error_of_a_client_comes_back_as_it_is(team: Cluster) -> None:
 
 
 def test_methods_and_repeats_on_a_cluster(team: Cluster) -> None:
+    team.close()  # its workers have all cores
     given = {**SETTINGS, "engine": "sequential", "repeats": 2, "baseline": "local(max_epochs=2)"}
     lines: list[str] = []
     ours = glocal.compare(

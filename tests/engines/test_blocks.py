@@ -64,7 +64,11 @@ def test_a_layout_puts_everybody_in_one_place(n: list[int], wide: int) -> None:
     assert len(laid.order) == laid.blocks * wide
     assert torch.equal(laid.order[laid.places], torch.arange(len(n)))
     first = [n[int(i)] for i in laid.order[::wide]]
-    assert laid.most == first == [max(n[int(i)] for i in part) for part in laid.order.split(wide)]
+    assert (
+        laid.n[:, 0].tolist()
+        == first
+        == [max(n[int(i)] for i in part) for part in laid.order.split(wide)]
+    )
 
 
 @pytest.mark.parametrize("batch_size", [0, 3, 100])

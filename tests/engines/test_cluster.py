@@ -48,3 +48,8 @@ def test_several_devices_share_out_a_cohort(engine: str) -> None:
 def test_devices_that_are_not_there() -> None:
     with pytest.raises(GlocalError, match="unknown device 'x': use 'cpu' or 'cuda'"):
         glocal.fit("fedavg", ragged(), device="cpu,x")
+
+
+def test_a_cluster_is_taken_once() -> None:
+    with pytest.raises(GlocalError, match="jobs and engine cannot both take the cluster"):
+        glocal.fit("fedavg", ragged(), jobs="ray", engine="ray")

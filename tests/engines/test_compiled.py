@@ -12,7 +12,7 @@ from glocal.engines.compiled import blocks
 from glocal.engines.compiled import inductor as compiling
 from glocal.testing import SIZES, check_method
 from glocal.training.sampling import Fixed
-from specs import EVERYBODY, SMALL, SPECS
+from specs import EVERYBODY, OF_IMAGES_OR_TEXTS, SMALL, SPECS
 
 pytestmark = [
     pytest.mark.slow,
@@ -34,6 +34,13 @@ def test_methods(
     sampler = Fixed(len(SIZES)) if spec in EVERYBODY else None
     check_method(SMALL.get(spec, spec), sampler=sampler, compiled=True)
     assert capsys.readouterr().err == ""  # nothing went on uncompiled
+
+
+@pytest.mark.parametrize("name", OF_IMAGES_OR_TEXTS)
+def test_auxiliaries_of_images_and_texts(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    spec, model, data = OF_IMAGES_OR_TEXTS[name]
+    check_method(spec, model=model, fed=data(), rounds=2, compiled=True)
+    assert capsys.readouterr().err == ""
 
 
 def test_shortcuts_give_the_same_programs_to_the_letter(monkeypatch: pytest.MonkeyPatch) -> None:

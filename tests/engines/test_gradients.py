@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from glocal.slots.method import Method, as_plan
 from glocal.testing import SIZES, ragged
 from glocal.training.loop import Training
 from glocal.training.sampling import Fixed
+from glocal.training.stragglers import Stragglers
 from specs import EVERYBODY, SMALL, SPECS
 
 MORE = [
@@ -92,11 +94,11 @@ def test_declared_is_what_was_computed(spec: str, monkeypatch: pytest.MonkeyPatc
     progress = training.begin(training.task.params)
     counter = Counter(monkeypatch)
     rounds = []
-    for _ in range(2):
+    for slow in (None, Stragglers(0.7, 0.0, used=True)):
         before = counter.count
         # The round alone: evaluation may have clients solve for their models.
         monkeypatch.setattr(Training, "_after", lambda *_: None)
-        training.one_round(progress)
+        replace(training, stragglers=slow).one_round(progress)
         rounds.append(counter.count - before)
     assert rounds[0] > 0
     assert [line["gradients"] for line in progress.history] == rounds
@@ -114,6 +116,10 @@ def test_by_hand() -> None:
     # Four steps: 3 + 3 + 1 and 3 of the next pass; 3 + 1 and 3 + 1.
     assert counted(steps=4) == ([10, 8], [4, 4])
     assert trained_on(Phase("train", 1, step, steps=5), n, 0)[0].tolist() == [35, 20]
+    # Half of six steps, and a tenth of four, which is one.
+    part = torch.tensor([0.5, 0.1], dtype=torch.float64)
+    some = trained_on(Phase("train", 2, step), n, 3, part)
+    assert [each.tolist() for each in some] == [[7, 3], [3, 1]]
 
 
 def test_of_other_examples() -> None:

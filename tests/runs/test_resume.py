@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from stopping import FILES, same, stop_after
 
 from conftest import Command
 from glocal.core import interrupts, locks
-from glocal.runs import folder as folders
 from glocal.training.checkpoint_files import CheckpointFiles
 
 pytestmark = pytest.mark.usefixtures("few_digits")
@@ -26,25 +24,7 @@ pytestmark = pytest.mark.usefixtures("few_digits")
 ALONE = "local(lr=0.1,max_epochs=3)"
 SMALL = f"--clients 8 --partition iid --model mlp(8) --rounds 4 --baseline {ALONE} --jobs 1".split()
 SMALL += ["--checkpoint-every", "1"]
-TENSORS = ("final.safetensors", "clients.safetensors")
 STOPPED = [("ditto", signal.SIGINT), ("aux-head(warmup=0,shared=last(1))+pretrain", signal.SIGTERM)]
-FILES = ("result.json", "metrics.jsonl", "models.json", "SHA256SUMS", *TENSORS)
-
-
-def stop_after(monkeypatch: pytest.MonkeyPatch, rounds: int, number: int = signal.SIGINT) -> None:
-    """A signal comes while the ``rounds``-th round is written down."""
-    line = folders.Folder.line
-
-    def signalled(self: folders.Folder, found: dict[str, Any]) -> None:
-        line(self, found)
-        if found["round"] == rounds:
-            os.kill(os.getpid(), number)
-
-    monkeypatch.setattr(folders.Folder, "line", signalled)
-
-
-def same(a: Path, b: Path, files: Sequence[str] = FILES) -> bool:
-    return all((a / f).read_bytes() == (b / f).read_bytes() for f in files)
 
 
 @pytest.mark.parametrize(("method", "number"), STOPPED)

@@ -217,7 +217,10 @@ def test_a_filler_goes_to_every_stage_of_a_plan(monkeypatch: pytest.MonkeyPatch)
         ("adam(bta1=0.5)", "unknown setting of adam 'bta1': did you mean 'beta1'.*, epochs, "),
         ("uniform(epochs=0)", "epochs must be an integer from 1 to 10,000"),
         ("uniform+adam(epochs=1)", "unknown setting of adam 'epochs'"),
-        ("fedavg(rl=0.1)", "unknown setting of fedavg 'rl'.*known are batch_size, epochs, lr"),
+        (
+            "fedavg(rl=0.1)",
+            "unknown setting of fedavg 'rl'.*known are batch_size, epochs, grad_clip, lr",
+        ),
         ("fedavg(mu=0.1)", "unknown setting of fedavg 'mu'"),
         ("fedavg+uniform(3)", "uniform takes no settings: write it without brackets"),
         ("fedavg(0.1)", r"by name \(none without one\), not 0.1: write fedavg\(lr=0.5\)"),

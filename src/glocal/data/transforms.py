@@ -1,4 +1,4 @@
-"""Changes to the data of chosen clients: rotated images, noisy labels.
+"""Changes to the data of chosen clients: images in another style, classes, noisy labels.
 
 A transform is written ``"rotate(90, clients=5)"`` or made by the function of that name; ``clients``
 is
@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, grid_sample
+from torch.nn.functional import affine_grid, grid_sample, max_pool2d, pad
 
 from glocal.core import rng
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.spec import Call
 from glocal.core.validation import build, check, integer, real
-from glocal.data.split import UnsplitData, keyed
+from glocal.data.split import UnsplitData, from_counts, keyed
 
 Clients = int | float | str | Call | Sequence[int | str] | None
 """The values of ``clients``."""
@@ -48,20 +48,12 @@ def rotate(degrees: float, clients: Clients = None) -> Transform:
     """
     angle = real(degrees, "the angle in degrees") % 360
 
-    def apply(data: UnsplitData) -> UnsplitData:
-        if data.x.dim() not in (3, 4) or not data.x.is_floating_point():
-            raise GlocalError(
-                f"rotate needs images [n, height, width] or [n, channels, height, width], not "
-                f"{list(data.x.shape)} of {data.x.dtype}."
-            )
+    def turn(x: Tensor, rows: Tensor, data: UnsplitData) -> Tensor:
         if angle % 180 and data.x.shape[-1] != data.x.shape[-2]:
             raise GlocalError("rotate needs square images, except by 180 degrees: pad them first.")
-        rows = _rows(data, clients)
-        x = data.x.clone()
-        x[rows] = rotated(x[rows], angle)
-        return replace(data, x=x)
+        return rotated(x, angle)
 
-    return Transform(_spell("rotate", degrees, clients), apply, alike=clients is None)
+    return _style("rotate", degrees, clients, turn)
 
 
 def rotated(x: Tensor, angle: float) -> Tensor:
@@ -75,6 +67,95 @@ def rotated(x: Tensor, angle: float) -> Tensor:
     matrix = torch.stack([a.cos(), -a.sin(), zero, a.sin(), a.cos(), zero]).view(1, 2, 3)
     grid = affine_grid(matrix.expand(len(x), 2, 3), list(images.shape), align_corners=False)
     return grid_sample(images, grid, align_corners=False).view_as(x)
+
+
+def invert(clients: Clients = None) -> Transform:
+    """Dark for bright: a pixel ``x`` becomes ``low + high − x``, of all images' least and most."""
+
+    def inverted(x: Tensor, rows: Tensor, data: UnsplitData) -> Tensor:
+        return data.x.min() + data.x.max() - x
+
+    return _style("invert", None, clients, inverted)
+
+
+def contrast(factor: float, clients: Clients = None) -> Transform:
+    """Pixels move towards the middle of all images' range (``factor`` below 1), or away from it."""
+    if real(factor, "the factor") < 0:
+        raise GlocalError(f"the factor of contrast must be 0 or more, not {shown(factor)}.")
+
+    def changed(x: Tensor, rows: Tensor, data: UnsplitData) -> Tensor:
+        middle = (data.x.min() + data.x.max()) / 2
+        return middle + factor * (x - middle)
+
+    return _style("contrast", factor, clients, changed)
+
+
+def pixel_noise(sd: float, clients: Clients = None) -> Transform:
+    """Normal noise on every pixel; ``sd`` is its spread as a share of all images' range."""
+    if real(sd, "sd") < 0:
+        raise GlocalError(f"sd of pixel-noise must be 0 or more, not {shown(sd)}.")
+
+    def noisy(x: Tensor, rows: Tensor, data: UnsplitData) -> Tensor:
+        position = len(data.describe.get("transforms", []))
+        keys = rng.fold(keyed(data.seed, f"pixel-noise {position}"), _drawn_by(data, rows))
+        return x + sd * (data.x.max() - data.x.min()) * rng.normal(keys, x.shape[1:])
+
+    return _style("pixel-noise", sd, clients, noisy)
+
+
+def thicken(size: int = 2, clients: Clients = None) -> Transform:
+    """Thicker strokes: each pixel becomes the brightest of ``size`` × ``size`` around it."""
+    integer(size, "the size of thicken", 1, 15)
+
+    def thicker(x: Tensor, rows: Tensor, data: UnsplitData) -> Tensor:
+        images = x if x.dim() == 4 else x[:, None]
+        before, after = (size - 1) // 2, size // 2
+        edges = pad(images, (before, after, before, after), value=float(x.min()))
+        return max_pool2d(edges, size, stride=1).view_as(x)
+
+    return _style("thicken", size, clients, thicker)
+
+
+def own_classes(*classes: int, clients: Clients) -> Transform:
+    """Another label set: chosen clients have the examples of these classes, and nobody else has.
+
+    Others give them theirs and get what the chosen had of other classes; what changes hands is
+    shuffled and divided evenly. So clients still differ in label shares only.
+    """
+    if not classes:
+        raise GlocalError("own-classes names no class: write own-classes(8, 9, clients=…).")
+
+    def apply(data: UnsplitData) -> UnsplitData:
+        if data.y.dim() != 1 or not data.target.classes or data.unit is not None:
+            raise GlocalError(
+                "own-classes needs one class for each example, and examples that can be taken "
+                "apart: leave it out where labels are numbers or sequences, or rows have a group."
+            )
+        for each in classes:
+            integer(each, "a class of own-classes", 0, data.classes - 1)
+        theirs, K = set(chosen(clients, data.names, data.seed)), len(data.names)
+        if len(theirs) == K:
+            raise GlocalError(
+                "own-classes leaves nobody without these classes: name fewer clients."
+            )
+        wanted = torch.isin(data.y, torch.tensor(classes))
+        rows = [data.rows.of(k) for k in range(K)]
+        stay = [wanted[r] if k in theirs else ~wanted[r] for k, r in enumerate(rows)]
+        after = list(rows)
+        for to in (sorted(theirs), [k for k in range(K) if k not in theirs]):
+            moved = torch.cat([rows[k][~stay[k]] for k in range(K) if k not in to])
+            keys = rng.fold(keyed(data.seed, "own-classes"), _drawn_by(data, moved))
+            moved = moved[rng.bits(keys, 1).squeeze(-1).argsort()]
+            for i, k in enumerate(to):
+                after[k] = torch.cat([rows[k][stay[k]], moved[i :: len(to)]])
+        counts = torch.tensor([len(r) for r in after])
+        if not bool(counts.all()):
+            empty = data.names[int((counts == 0).nonzero()[0])]
+            raise GlocalError(f"own-classes leaves client {empty} no examples: name other classes.")
+        return replace(data, rows=from_counts(torch.cat(after), counts))
+
+    spelt = ", ".join(str(each) for each in classes)
+    return Transform(f"own-classes({spelt}{_whose(clients)})", apply, alike=True)
 
 
 def pair_noise(rate: float, clients: Clients = None, val: bool = False) -> Transform:
@@ -99,6 +180,11 @@ def symmetric_noise(rate: float, clients: Clients = None, val: bool = False) -> 
 
 TRANSFORMS: dict[str, Callable[..., Transform]] = {
     "rotate": rotate,
+    "invert": invert,
+    "contrast": contrast,
+    "pixel-noise": pixel_noise,
+    "thicken": thicken,
+    "own-classes": own_classes,
     "pair-noise": pair_noise,
     "symmetric-noise": symmetric_noise,
 }
@@ -174,6 +260,33 @@ def _rows(data: UnsplitData, clients: Clients) -> Tensor:
     return torch.cat([data.rows.of(k) for k in chosen(clients, data.names, data.seed)])
 
 
+def _drawn_by(data: UnsplitData, rows: Tensor) -> Tensor:
+    """What the draws of rows are keyed by: not by the order of a table's rows."""
+    return rows if data.rank is None else data.rank[rows]
+
+
+def _style(
+    name: str,
+    value: float | None,
+    clients: Clients,
+    change: Callable[[Tensor, Tensor, UnsplitData], Tensor],
+) -> Transform:
+    """Images in another style, in training, validation and test: ``change(x, rows, data)``."""
+
+    def apply(data: UnsplitData) -> UnsplitData:
+        if data.x.dim() not in (3, 4) or not data.x.is_floating_point():
+            raise GlocalError(
+                f"{name} needs images [n, height, width] or [n, channels, height, width], not "
+                f"{list(data.x.shape)} of {data.x.dtype}."
+            )
+        rows = _rows(data, clients)
+        x = data.x.clone()
+        x[rows] = change(x[rows], rows, data)
+        return replace(data, x=x)
+
+    return Transform(_spell(name, value, clients), apply, alike=clients is None)
+
+
 def _noise(
     name: str,
     rate: float,
@@ -195,8 +308,7 @@ def _noise(
         y = data.y_train[rows]
         # The same noise twice is two draws, so the position in the list is part of the key.
         position = len(data.describe.get("transforms", []))
-        drawn_by = rows if data.rank is None else data.rank[rows]
-        key = rng.fold(keyed(data.seed, f"{name} {position}"), drawn_by)
+        key = rng.fold(keyed(data.seed, f"{name} {position}"), _drawn_by(data, rows))
         flipped = rng.uniform(rng.fold(key, 0), y.shape[1:]) < rate
         y_train = data.y_train.clone()
         y_train[rows] = torch.where(flipped, flip(y, rng.fold(key, 1), data.classes), y)
@@ -209,8 +321,13 @@ def _noise(
     return Transform(_spell(name, rate, clients, ", val=true" if val else ""), apply)
 
 
-def _spell(name: str, value: float, clients: Clients, more: str = "") -> str:
+def _spell(name: str, value: float | None, clients: Clients, more: str = "") -> str:
+    inside = ("" if value is None else f", {value:g}") + _whose(clients) + more
+    return f"{name}({inside.removeprefix(', ')})"
+
+
+def _whose(clients: Clients) -> str:
+    """The clients of a transform, as its spec has them."""
     if isinstance(clients, Sequence) and not isinstance(clients, str):
         clients = f"only({', '.join(str(c) for c in clients)})"
-    chosen_clients = "" if clients is None else f", clients={clients}"
-    return f"{name}({value:g}{chosen_clients}{more})"
+    return "" if clients is None else f", clients={clients}"

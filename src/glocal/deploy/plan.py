@@ -254,6 +254,11 @@ def _refusals(plan: DeployPlan) -> list[str]:
         found.append("a plan is text: name the model, metric and losses instead of giving objects.")
     if config.attack is not None:
         found.append("attacks are for simulations: leave attack out of the plan.")
+    if config.availability is not None or config.stragglers is not None:
+        found.append(
+            "real clients are away and slow by themselves: leave availability and stragglers out "
+            "of the plan."
+        )
     if config.new_test:
         found.append(
             "new_test sets one test for models of all clients, and no test set is shared between "

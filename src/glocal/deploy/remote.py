@@ -85,6 +85,7 @@ class RemoteClients:
     ) -> CohortSteps:
         """Ask the cohort's nodes, and settle whose answers count."""
         yield from ()  # nobody is here to be trained
+        new = ids[~progress.clients.seen[ids]]
         method, half = training.method(progress), training.halves[progress.stage]
         strikes = _strikes(progress)
         quarantined = [name for name, count in strikes.items() if count >= STRIKES]
@@ -137,7 +138,10 @@ class RemoteClients:
             "quarantined": quarantined,
         }
         norm = tree.norm(used.update)
-        return Answers(used, used, norm, {k: v for k, v in report.items() if v})
+        said, stage = {k: v for k, v in report.items() if v}, progress.stage
+        alone = training.gradients_alone[stage][new].sum()
+        computed = int(training.gradients[stage][used.ids].sum() + alone)
+        return Answers(used, used, norm, said, gradients=computed)
 
     def validate(self, training: Training, progress: Progress) -> dict[str, Any]:
         """The mean over the clients that answered; nothing where results stay with the nodes."""

@@ -72,6 +72,8 @@ class CohortRound:
     needs_loss: bool = False
     workload: Workload | None = None
     """The training that this round belongs to; None: it is a single round."""
+    part: Tensor | None = None
+    """[clients] the part of its mini-batches that each does, above 0 and up to 1; None: all."""
     lanes: Lanes | None = None
     """Where several trainings' rounds are one (:mod:`glocal.engines.lanes`)."""
 
@@ -94,8 +96,9 @@ class CohortRound:
     def subset(self, chosen: slice) -> CohortRound:
         """The same round for some of the cohort."""
         lanes = self.lanes and Lanes(self.lanes.number[chosen], self.lanes.keys[chosen])
+        part = None if self.part is None else self.part[chosen]
         states = tree.row(self.states, chosen)
-        return replace(self, ids=self.ids[chosen], states=states, lanes=lanes)
+        return replace(self, ids=self.ids[chosen], states=states, part=part, lanes=lanes)
 
 
 class Engine(Protocol):

@@ -28,6 +28,15 @@ class Batches:
     steps: Tensor
     """[clients], on the host: how many steps each client has; the rest are padding."""
 
+    def first(self, part: Tensor | None) -> Batches:
+        """The first batches of each client: a ``part`` of its own; None: all."""
+        if part is None:
+            return self
+        steps = steps_done(self.steps, part.to(self.steps.device))
+        times = torch.arange(self.weight.shape[1], device=self.weight.device)
+        done = times < steps.to(times.device).unsqueeze(-1)
+        return Batches(self.rows, self.weight * done.unsqueeze(-1), steps)
+
 
 class PlanSize(NamedTuple):
     """The sizes of a plan that fits all of some clients."""
@@ -50,6 +59,14 @@ class PlanSize(NamedTuple):
             return cls(longest, batch, -(-longest // batch) * epochs, epochs)
         fewest = -(-int(n.min()) // batch)
         return cls(longest, batch, steps, -(-steps // fewest))
+
+
+def steps_done(steps: Tensor, part: Tensor | None) -> Tensor:
+    """[clients]: how many of its steps each takes that does a ``part`` of them: one or more.
+
+    With a part that is uniform between 0 and 1, every number of steps is equally likely.
+    """
+    return steps if part is None else (part * steps).ceil().to(steps.dtype).clamp(min=1)
 
 
 class BatchIndex(NamedTuple):

@@ -172,6 +172,13 @@ class Cluster:
         """Here, client by client."""
         return Sequential().evaluate(metrics, models, x, y, rows)
 
+    def close(self) -> None:
+        """Give the cores back; workers start again when they are needed."""
+        for team in self._team:
+            for worker in team.workers.values():
+                team.ray.kill(worker)
+        self._team.clear()
+
     def __reduce__(self) -> Any:
         """In another process it is one of its own."""
         return Cluster, (self.workers,)

@@ -79,6 +79,7 @@ class Devices:
             ids=work.ids.to(device),
             states=tree.to(work.states, device),
             key=work.key.to(device),
+            part=None if work.part is None else work.part.to(device),
             lanes=lanes,
         )
         sent, states = self.engines[place].round(moved)

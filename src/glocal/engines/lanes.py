@@ -82,6 +82,7 @@ class SideBySide:
         sizes = torch.tensor([len(work.ids) for work in each])
         number = torch.arange(len(each)).repeat_interleave(sizes).to(first.ids.device)
         keys = torch.stack([work.key for work in each])[number]
+        parts = [work.part for work in each if work.part is not None]
         numbers = [work.fed.number_of(work.ids) for work in each]
         workload = first.workload
         if workload is not None:
@@ -93,6 +94,7 @@ class SideBySide:
             down=tree.stack([work.down for work in each]),
             ids=torch.cat([work.ids + r * clients for r, work in rounds.items()]),
             states=tree.cat([work.states for work in each]),
+            part=torch.cat(parts) if parts else None,
             lanes=Lanes(number, rng.fold(keys, torch.cat(numbers))),
             workload=workload,
         )

@@ -98,7 +98,7 @@ def one_client(
 ) -> tuple[Params, ClientState, Tree, Tensor, int]:
     """One client's round: update, new state, extras, loss of the received model, examples."""
     task, local, fed, down = cohort.task.plain(), cohort.local, cohort.fed, cohort.down
-    ids = cohort.ids[i : i + 1]
+    ids, part = cohort.ids[i : i + 1], None if cohort.part is None else cohort.part[i : i + 1]
     if cohort.lanes is None:
         key = rng.fold(cohort.key, fed.number_of(cohort.ids[i]))
     else:
@@ -119,19 +119,18 @@ def one_client(
         for p, phase in enumerate(local.phases):
             phase_key = rng.fold(key, p)
             draw = poisson_plan if local.poisson else plan
-            batches = draw(
-                fed.train, ids, phase_key.view(1), phase.epochs, local.batch_size, phase.steps
-            )
-            steps = torch.arange(len(batches.rows[0]), device=ids.device)
+            where, how = (fed.train, ids, phase_key.view(1)), (phase.epochs, local.batch_size)
+            batches = draw(*where, *how, phase.steps).first(part)
+            count = int(batches.steps)
+            steps = torch.arange(count, device=ids.device)
             step_keys = rng.fold(rng.fold(phase_key, -2), steps)
             # The real examples of every step, without the padding of a short batch.
-            real = batches.weight[0] > 0
-            real[:, :1] |= (
-                local.poisson
-            )  # a batch may be empty, and a step of it is one all the same
+            real = batches.weight[0, :count] > 0
+            # A batch may be empty where it is drawn, and a step of it is one all the same.
+            real[:, :1] |= local.poisson
             sizes = real.sum(-1).tolist()
-            rows = torch.split(batches.rows[0][real], sizes)
-            weight = torch.split(batches.weight[0][real], sizes)
+            rows = torch.split(batches.rows[0, :count][real], sizes)
+            weight = torch.split(batches.weight[0, :count][real], sizes)
             for t, (chosen, w, step_key) in enumerate(zip(rows, weight, step_keys, strict=True)):
                 stage = f"{phase.name}, step {t}"
                 carry = phase.step(task, down, carry, fed.batch(chosen, w), step_key)

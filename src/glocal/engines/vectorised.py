@@ -165,10 +165,9 @@ def _stepwise(cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
     for p, phase in enumerate(local.phases):
         phase_keys = rng.fold(keys, p)
         draw = poisson_plan if local.poisson else plan
-        batches = draw(
-            fed.train, cohort.ids, phase_keys, phase.epochs, local.batch_size, phase.steps
-        )
-        times = torch.arange(batches.rows.shape[1], device=keys.device)
+        where, how = (fed.train, cohort.ids, phase_keys), (phase.epochs, local.batch_size)
+        batches = draw(*where, *how, phase.steps).first(cohort.part)
+        times = torch.arange(int(batches.steps.max()), device=keys.device)
         step_keys = rng.fold(rng.fold(phase_keys, -2).unsqueeze(-1), times)
         step = vmap(lambda *inputs, take=phase.step: take(task, *inputs), (dim, 0, 0, 0))
         active = _ActiveClients(batches, step_keys, carry, down, stacked=dim is not None)

@@ -124,21 +124,27 @@ CONTROL = {"params", "round", "rounds", "lr"}
 
 
 def round_traffic(
-    down: Downlink, uplink: Uplink, message: MessageSize, private_start: int
+    down: Downlink,
+    uplink: Uplink,
+    message: MessageSize,
+    private_start: int,
+    received: int | None = None,
 ) -> RoundTraffic:
     """What was communicated in a round; ``private_start`` is what went to those who joined.
 
-    ``message`` is the size of one client's update as it is sent.
+    ``message`` is the size of one client's update as it is sent; ``received`` is how many clients
+    the server sent to, where that is not the number of those that answered.
     """
-    cohort, params = len(uplink.ids), down["params"]
+    answered, params = len(uplink.ids), down["params"]
+    cohort = answered if received is None else received
     memory = {k: v for k, v in down.items() if k not in CONTROL}
     beside = {**uplink.extra, **({} if uplink.loss is None else {"loss": uplink.loss})}
     width = next((leaf.element_size() for leaf in params.values()), BYTES)
     return RoundTraffic(
         _present(tree.count(params) * cohort, private_start, tree.count(memory) * cohort),
-        _present(message.numbers * cohort, 0, tree.count(beside)),
+        _present(message.numbers * answered, 0, tree.count(beside)),
         _present(_bytes(params) * cohort, private_start * width, _bytes(memory) * cohort),
-        _present(message.bytes * cohort, 0, _bytes(beside)),
+        _present(message.bytes * answered, 0, _bytes(beside)),
     )
 
 
@@ -151,18 +157,25 @@ def _present(shared: int, private_start: int, extra: int) -> Counts:
     return {name: count for name, count in counts.items() if count}
 
 
-def published(down: Counts, up: Counts, cohort: int, clients: int, fraction: float) -> int:
+def published(
+    down: Counts,
+    up: Counts,
+    cohort: int,
+    clients: int,
+    fraction: float,
+    answered: int | None = None,
+) -> int:
     """A round's parameters as papers count them: ``|θ| · (K + C·K)`` where θ is all that is sent.
 
-    What a client of the cohort received goes down to all ``K`` clients, and what it sent comes up
-    from the ``C·K`` sampled ones, both with what is sent beside the update (SCAFFOLD's control
-    variate, FedEvg's examples); private layers as they begin are not counted. Liang et al., *Think
-    locally, act globally: federated learning with local and global representations*, 2020, print
-    these totals; those of a run in stages (their warm-up, then fewer shared layers) add up.
+    What a client of the cohort received goes down to all ``K`` clients, and what it sent (of those
+    that ``answered``, where not all did) comes up from the ``C·K`` sampled ones, both with what is
+    sent beside the update (SCAFFOLD's control variate, FedEvg's examples); private layers as they
+    begin are not counted. Liang et al., *Think locally, act globally: federated learning with local
+    and global representations*, 2020, print these totals; those of a run in stages (their warm-up,
+    then fewer shared layers) add up.
     """
-    if not cohort:
-        return 0
-    received, sent = (
-        sum(counts.get(name, 0) for name in ("shared", "extra")) // cohort for counts in (down, up)
+    each_down, each_up = (
+        sum(counts.get(name, 0) for name in ("shared", "extra")) // max(1, number)
+        for counts, number in ((down, cohort), (up, cohort if answered is None else answered))
     )
-    return received * clients + sent * round(fraction * clients)
+    return each_down * clients + each_up * round(fraction * clients)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from glocal.core import validation
-from glocal.core.errors import GlocalError, shown
+from glocal.experiment.config_checks import check
+from glocal.experiment.setting import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,10 +28,13 @@ if TYPE_CHECKING:
     from glocal.nn.task import Augment
     from glocal.slots.method import Method
     from glocal.training.attacks import Attack
+    from glocal.training.availability import Availability
+    from glocal.training.stragglers import Stragglers
 
     Measured = Callable[[Any, Any], float]
 else:  # the options are derived from these types, and need not wait for torch
     Measured = Tensor = Module = Engine = Technique = Augment = Losses = Method = Attack = Any
+    Availability = Stragglers = Any
 
 DEFAULT_COMPARISON = ("local", "fedavg", "fedprox", "ditto")
 
@@ -39,18 +43,6 @@ COMPARE_DEFAULTS: dict[str, Any] = {"repeats": 3, "baseline": "best", "tune": Tr
 
 GROUPS = ("Data", "Training", "Evaluation", "Machine", "Output")
 """The groups of settings, as the help of a command shows them."""
-
-
-def setting(
-    default: Any, group: str, text: str, *, least: int | None = None, option: str | None = None
-) -> Any:
-    """Declare one field of the configuration, with its help and the lowest value of a number.
-
-    ``option`` is its name on the command line, where that is another; ``""``: it has none.
-    """
-    return field(
-        default=default, metadata={"group": group, "help": text, "least": least, "option": option}
-    )
 
 
 @dataclass(frozen=True)
@@ -163,6 +155,14 @@ class Config:
     sampled: int | None = setting(None, "Training", "Clients in a round, instead of --fraction.")
     poisson: bool = setting(
         False, "Training", "Poisson sampling: each client is in a round with that probability."
+    )
+    availability: str | Availability | None = setting(
+        None,
+        "Training",
+        "Which sampled clients answer: 'dropout(0.2)', 'on-off(5, 3)', 'away(11, 20)', or all.",
+    )
+    stragglers: str | Stragglers | None = setting(
+        None, "Training", "Clients that finish part of a round: 'use(0.5)', or 'drop(0.5)' them."
     )
     diverged: str = setting(
         "fatal",
@@ -303,35 +303,7 @@ class Config:
     )
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, int) and not 0 <= self.seed < validation.LARGEST:
-            raise GlocalError(
-                f"seed must be an integer from 0 to 2^63 − 1, not {shown(self.seed)}."
-            )
-        if not (self.public is None or (isinstance(self.public, tuple) and len(self.public) == 2)):
-            raise GlocalError(
-                "public must be two things, inputs and a label for each, as in public=(x, y), not "
-                f"{shown(self.public)}."
-            )
-        for name, kind in kinds().items():
-            validation.check(name, getattr(self, name), kind)
-        for each in dataclasses.fields(self):
-            least, value = each.metadata["least"], getattr(self, each.name)
-            if least is not None and isinstance(value, int | float) and value < least:
-                raise GlocalError(
-                    f"{each.name} must be an integer of {least} or more, not {value}."
-                )
-        if isinstance(self.jobs, str) and self.jobs != "ray":
-            raise GlocalError(f"jobs must be an integer of 0 or more, or ray, not {self.jobs!r}.")
-        if self.sampled is not None and self.fraction != 1.0:
-            raise GlocalError("fraction and sampled say the same thing twice: give one of them.")
-        if self.patience is not None and self.validate_every == 0:
-            raise GlocalError(
-                "patience counts evaluations on validation data, and validate_every=0 has none on "
-                "the way: leave it out, or give the rounds from one to the next."
-            )
-        from glocal.experiment import setup  # which needs torch, and the options need not wait
-
-        setup.check_names(self)
+        check(self, kinds())
 
     def federation(self, *, announced: bool = True) -> Federation:
         """The clients' data; what became of a table's columns is said if ``announced``."""

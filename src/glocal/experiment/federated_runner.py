@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.core.validation import positive_integers
@@ -37,14 +39,17 @@ from glocal.experiment.tuning import Choice
 from glocal.slots.method import Plan
 from glocal.slots.server_half import whole_model
 from glocal.training import plateau, secret_draws
+from glocal.training.availability import availability
 from glocal.training.best_round import at_best
 from glocal.training.checkpoint import CheckpointPolicy, CheckpointWriter
 from glocal.training.client_state.placement import Storage
 from glocal.training.loop import Training
+from glocal.training.participation import participants
 from glocal.training.resumed import RoundsEnd, run_rounds
 from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
 from glocal.training.side_by_side import LaneGroup
+from glocal.training.stragglers import stragglers
 
 
 @dataclass(frozen=True)
@@ -87,11 +92,14 @@ class Federated:
             config.validate_every,
             adversary,
             config.diverged,
+            availability(config.availability),
+            stragglers(config.stragglers),
             Storage(config.states),
             longest_update=config.longest_update,
             patience=config.patience,
             public_noise=config.public_noise,
         )
+        participants(training, torch.arange(len(fed)), 0)  # refuses names that nobody has
         if config.patience is not None and self.private:
             raise GlocalError(
                 "the round that patience keeps would be chosen on clients' data without noise, "
@@ -318,9 +326,12 @@ def _kept_round(choice: Choice | None, done: Progress, config: Config) -> dict[s
 def _published(training: Training, done: Progress) -> int:
     """As papers count: what is sent goes down to everybody and up from the sampled."""
     clients, share = training.setting.clients, training.setting.fraction
-    cohorts = [line["cohort"] for line in done.history]
-    rounds = zip(done.traffic.down, done.traffic.up, cohorts, strict=True)
-    return sum(published(*sent, clients, share) for sent in rounds)
+    total = 0
+    for line, down, up in zip(done.history, done.traffic.down, done.traffic.up, strict=True):
+        received = line["cohort"] - len(line.get("away", ()))
+        answered = received - len(line.get("dropped", ()))
+        total += published(down, up, received, clients, share, answered)
+    return total
 
 
 def _sampler(config: Config, clients: int) -> Sampler:

@@ -7,6 +7,7 @@ that all machines of the cluster see.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,12 +15,22 @@ from queue import SimpleQueue
 from typing import Any
 
 from glocal.core.errors import GlocalError
-from glocal.engines.cluster import LOSSES, cluster_cores, connected
+from glocal.engines.cluster import LOSSES, connected
+
+WAITS = 20
 
 
 def cluster_jobs() -> int:
-    """How many tasks the cluster can do at a time."""
-    return cluster_cores(connected("--jobs ray"))
+    """How many tasks the cluster can do at a time, on cores that nobody has taken."""
+    ray = connected("--jobs ray")
+    for _ in range(WAITS):
+        if free := int(ray.available_resources().get("CPU", 0)):
+            return free
+        time.sleep(0.5)  # what was given back just now is counted a little later
+    raise GlocalError(
+        "all cores of the Ray cluster are taken, perhaps by workers of an engine='ray' in this "
+        "session: close() that engine, or wait."
+    )
 
 
 class Mailbox:

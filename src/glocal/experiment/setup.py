@@ -49,8 +49,10 @@ from glocal.nn.losses import resolve as resolve_loss
 from glocal.nn.task import PRECISIONS, Augment, Task, try_out, try_vectorised
 from glocal.slots.method import Method
 from glocal.training.attacks import Attack, parse
+from glocal.training.availability import availability
 from glocal.training.client_state.placement import check_place
 from glocal.training.divergence import check_policy
+from glocal.training.stragglers import stragglers
 
 if TYPE_CHECKING:
     from glocal.training.checkpoint import CheckpointWriter
@@ -235,6 +237,8 @@ def check_names(config: Config) -> None:
     """Refuse what is named and does not exist; nothing of this depends on the data."""
     attack(config.attack)
     techniques(config.adapt)
+    availability(config.availability)
+    stragglers(config.stragglers)
     if config.baseline != "none":
         baseline(config.baseline)
     check_place(config.states)

@@ -36,7 +36,7 @@ def aaggff_d(given: Responses) -> Weighting:
     """Entropic steps in closed form: for any number of clients, sampled."""
 
     def init(setting: Setting) -> Tree:
-        C = setting.fraction
+        C = setting.taking_part
         return entropic_start(setting.clients, C, lipschitz(C, given.low, given.high(C)))
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from glocal.core import validation
@@ -87,7 +88,7 @@ def _text(value: Any) -> str:
 def meanings(make: Callable[..., Any]) -> dict[str, str]:
     """What the ``Args:`` of a docstring say of each argument, in a line.
 
-    Or those of the function in its module that "Settings as of" names.
+    What it does not say is as "settings as of" says: of a function in its module, or in another.
     """
     _, _, text = (inspect.getdoc(make) or "").partition("Args:\n")
     found: dict[str, str] = {}
@@ -99,10 +100,11 @@ def meanings(make: Callable[..., Any]) -> dict[str, str]:
             found[list(found)[-1]] += f" {line.strip()}"
         elif line.strip():
             break
-    if elsewhere := re.search(r"Settings as of :func:`(\w+)`\.", inspect.getdoc(make) or ""):
-        of_other = meanings(vars(inspect.getmodule(make))[elsewhere[1]])
+    if elsewhere := re.search(r"ettings as of :func:`~?([\w.]+)`\.", inspect.getdoc(make) or ""):
+        module, _, name = elsewhere[1].rpartition(".")
+        of_other = meanings(vars(import_module(module or make.__module__))[name])
         own = inspect.signature(make).parameters
-        found = {name: text for name, text in of_other.items() if name in own}
+        found = {**{name: text for name, text in of_other.items() if name in own}, **found}
     return found
 
 

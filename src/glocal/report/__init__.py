@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         fair_representations,
         fairness,
         newcomer,
+        newcomers,
         participants,
         privacy,
         robustness,

@@ -149,7 +149,7 @@ def _nearest(name: str, malicious: float, kept: Callable[[int, int], int]) -> Co
         return tree.map(lambda x: x[chosen].mean(0), updates)
 
     def check(setting: Setting) -> None:
-        m = round(setting.clients * setting.fraction)
+        m = round(setting.clients * setting.taking_part)
         f = expected(m)
         if m < 2 * f + 3:
             raise GlocalError(

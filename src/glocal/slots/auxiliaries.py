@@ -75,11 +75,7 @@ def autoencoder(
 
     The loss is the mean squared error over an example's numbers, as training sees them.
 
-    Args:
-        weight: by how much its gradient counts in the model's; at 0 it changes nothing.
-        hidden: width of its hidden layer; 0 for none.
-        rate: its learning rate, as a multiple of the client's.
-        at: layer whose input is the representation; by default the first after the private ones.
+    Settings as of :func:`aux_head`.
     """
     check_settings(hidden, weight, rate)
 

@@ -110,7 +110,7 @@ class Privacy:
 
         ``said`` is the sum of what clients said; it is empty where nobody was drawn.
         """
-        m = setting.fraction * setting.clients
+        m = setting.taking_part * setting.clients
         z, count_noise = self.split(m)
         bound = state["clip"].to(key.device)
         if self.where == "central":
@@ -187,6 +187,11 @@ class Privacy:
     def check(self, setting: Setting) -> None:
         """Refuse, before anyone trains, what cannot be accounted for or afforded."""
         accounting.require()
+        if setting.answering is None:
+            raise GlocalError(
+                f"{self.name} divides by the number of clients that is expected to answer, which "
+                "must be the same in all rounds: leave away(…) out, or use dropout or on-off."
+            )
         one, _ = self.cost(setting, 1)
         if self.epsilon is not None and one > self.epsilon:
             raise GlocalError(
@@ -224,6 +229,7 @@ class Privacy:
             "sampling": str(scheme),
             "accountant": accountant,
             "rounds": rounds,
+            **({} if setting.answering == 1 else {"answering": setting.answering}),
             "noise_key": "seed" if public else "secret",
             **(budget if self.epsilon is not None else {}),
         }
@@ -276,9 +282,15 @@ def in_words(spent: dict[str, Any]) -> str:
         f"ε = {shown(spent['epsilon'])} at δ = {spent['delta']:.2g} after {spent['rounds']} "
         f"round{'' if spent['rounds'] == 1 else 's'}, for {where}"
     )
+    absence = (
+        f"; {spent['answering']:.0%} of those drawn are expected to answer, whatever their data"
+        if "answering" in spent
+        else ""
+    )
     assumed = (
         f"neighbours: {spent['neighbours']}; sampling: {spent['sampling']}; noise "
         f"{spent['noise']:g} at clip {spent['clip']:.3g}; accountant: {spent['accountant']}"
+        f"{absence}"
     )
     ended = (
         f" The budget of ε = {spent['budget']:g} is spent: training ended after round "

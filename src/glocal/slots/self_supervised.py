@@ -9,6 +9,7 @@ of the inputs as they are.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,11 +38,7 @@ def rotation(
     Gidaris, Singh, Komodakis: *Unsupervised representation learning by predicting image rotations*,
     ICLR 2018. Departure: each image is turned once, by 0, 90, 180 or 270 degrees, not all ways.
 
-    Args:
-        weight: by how much its gradient counts in the model's; at 0 it changes nothing.
-        hidden: width of its hidden layer; 0 for none.
-        rate: its learning rate, as a multiple of the client's.
-        at: layer whose input is the representation; by default the first after the private ones.
+    Settings as of :func:`~glocal.slots.auxiliaries.aux_head`.
     """
     check_settings(hidden, weight, rate)
 
@@ -56,19 +53,11 @@ def rotation(
         turns = rng.randint(key, QUARTERS, (len(batch["x"]),))
         return {**batch, "x": turned(batch["x"], turns), "made": turns}
 
-    return Auxiliary(
-        name="rotation",
-        init=lambda key, dims: network(key, math.prod(dims.h), hidden, QUARTERS),
-        loss=_loss_of_made,
-        weight=weight,
-        view=view,
-        check=check,
-        at=at,
-        rate=rate,
-    )
+    how = {"weight": weight, "at": at, "rate": rate}
+    return _telling("rotation", QUARTERS, hidden, view=view, check=check, **how)
 
 
-def jigsaw(
+def jigsaw(  # noqa: D417
     weight: float = 0.1,
     *,
     grid: int = 2,
@@ -85,12 +74,10 @@ def jigsaw(
     be far apart.
 
     Args:
-        weight: by how much its gradient counts in the model's; at 0 it changes nothing.
         grid: tiles along a side.
         permutations: how many orders of the tiles there are.
-        hidden: width of its hidden layer; 0 for none.
-        rate: its learning rate, as a multiple of the client's.
-        at: layer whose input is the representation; by default the first after the private ones.
+
+    Other settings as of :func:`~glocal.slots.auxiliaries.aux_head`.
     """
     check_settings(hidden, weight, rate)
     integer(grid, "grid", 2, 4)
@@ -109,19 +96,11 @@ def jigsaw(
         order = permutation_number(which * (math.factorial(grid**2) // permutations), grid**2)
         return {**batch, "x": shuffled(batch["x"], order, grid), "made": which}
 
-    return Auxiliary(
-        name="jigsaw",
-        init=lambda key, dims: network(key, math.prod(dims.h), hidden, permutations),
-        loss=_loss_of_made,
-        weight=weight,
-        view=view,
-        check=check,
-        at=at,
-        rate=rate,
-    )
+    how = {"weight": weight, "at": at, "rate": rate}
+    return _telling("jigsaw", permutations, hidden, view=view, check=check, **how)
 
 
-def masked_tokens(
+def masked_tokens(  # noqa: D417
     weight: float = 0.1,
     *,
     share: float = 0.15,
@@ -138,11 +117,9 @@ def masked_tokens(
     a vector that the auxiliary learns for each position.
 
     Args:
-        weight: by how much its gradient counts in the model's; at 0 it changes nothing.
         share: share of the tokens that is replaced and predicted.
-        hidden: width of its hidden layer; 0 for none.
-        rate: its learning rate, as a multiple of the client's.
-        at: layer whose input is the representation; by default the first after the private ones.
+
+    Other settings as of :func:`~glocal.slots.auxiliaries.aux_head`.
     """
     check_settings(hidden, weight, rate)
     if not 0 < real(share, "share") < 1:
@@ -154,10 +131,10 @@ def masked_tokens(
                 "masked-tokens predicts tokens, and inputs are numbers here: use autoencoder, or "
                 "for images rotation or jigsaw."
             )
-        if not dims.vocabulary:
+        if dims.vocabulary < 2:
             raise GlocalError(
-                "masked-tokens needs a model with an nn.Embedding of its tokens, which this one "
-                "lacks: use aux-head."
+                "masked-tokens needs a model with an nn.Embedding of two tokens or more, which "
+                "this one lacks: use aux-head."
             )
         if not hidden and not _by_position(dims):
             raise GlocalError(
@@ -169,7 +146,8 @@ def masked_tokens(
         x = batch["x"]
         drawn_at = rng.uniform(rng.fold(key, 0), tuple(x.shape)) < share
         replaced = drawn_at & (x != PAD)  # padding is no token to predict
-        drawn = rng.randint(rng.fold(key, 1), dims.vocabulary, tuple(x.shape)).to(x.dtype)
+        words = dims.vocabulary - 1  # all but the token of padding, which comes first
+        drawn = 1 + rng.randint(rng.fold(key, 1), words, tuple(x.shape)).to(x.dtype)
         return {**batch, "x": torch.where(replaced, drawn, x), "made": x, "replaced": replaced}
 
     def init(key: Tensor, dims: Dimensions) -> Params:
@@ -193,16 +171,8 @@ def masked_tokens(
         each = functional.cross_entropy(logits.transpose(1, 2), target, reduction="none")
         return weighted_mean(each, batch["replaced"] * batch["weight"].unsqueeze(1))
 
-    return Auxiliary(
-        name="masked-tokens",
-        init=init,
-        loss=loss,
-        weight=weight,
-        view=view,
-        check=check,
-        at=at,
-        rate=rate,
-    )
+    how: dict[str, Any] = {"weight": weight, "at": at, "rate": rate}
+    return Auxiliary(name="masked-tokens", init=init, loss=loss, view=view, check=check, **how)
 
 
 def permutation_number(number: Tensor, n: int) -> Tensor:
@@ -241,7 +211,14 @@ def _image(dims: Dimensions, name: str) -> tuple[int, ...]:
     return dims.schema.shape
 
 
-def _loss_of_made(task: Task, a: Params, h: Tensor, batch: Batch, key: Tensor) -> Tensor:
-    """Cross-entropy of the made labels."""
-    each = cross_entropy(dense(a, h.flatten(1), PREFIX), batch["made"])
-    return weighted_mean(each, batch["weight"])
+def _telling(name: str, ways: int, hidden: int, **others: Any) -> Auxiliary:
+    """The auxiliary that tells in which of so many ways the inputs were changed."""
+
+    def init(key: Tensor, dims: Dimensions) -> Params:
+        return network(key, math.prod(dims.h), hidden, ways)
+
+    def loss(task: Task, a: Params, h: Tensor, batch: Batch, key: Tensor) -> Tensor:
+        each = cross_entropy(dense(a, h.flatten(1), PREFIX), batch["made"])
+        return weighted_mean(each, batch["weight"])
+
+    return Auxiliary(name=name, init=init, loss=loss, **others)

@@ -33,6 +33,13 @@ class Setting:
     """How clients are drawn, as privacy accounting knows it: fixed, poisson, or something else."""
     schema: Schema | None = None
     """What an example looks like, for methods that make some on the server."""
+    answering: float | None = 1.0
+    """The share of those drawn that answers, as expected; None: it depends on the round."""
+
+    @property
+    def taking_part(self) -> float:
+        """The share of clients that is in a round and answers, as expected."""
+        return self.fraction * (1.0 if self.answering is None else self.answering)
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,11 @@ def everybody(setting: Setting, name: str, instead: str) -> None:
             f"{name} needs every client in every round, and {setting.fraction:g} of them would be "
             f"sampled: use {instead}, or all clients."
         )
+    if setting.answering != 1:
+        raise GlocalError(
+            f"{name} needs every client in every round, and some would be away or not answer: use "
+            f"{instead}, or leave availability and stragglers out."
+        )
 
 
 def by_examples() -> Weighting:
@@ -135,14 +147,14 @@ def uniform() -> Weighting:
 
 
 def uniform_expected() -> Weighting:
-    """Every client the same, over the cohort's expected size: ``p_i = 1 / (C · K)``.
+    """Every client the same, over the number expected to answer: ``p_i = 1 / (C · K)`` if all do.
 
     With Poisson sampling they sum to one on average alone. Privacy needs this: a mean over the
     actual size would tell which clients were there, by what the others count for.
     """
 
     def init(setting: Setting) -> Tree:
-        return {"m": torch.tensor(setting.fraction * setting.clients)}
+        return {"m": torch.tensor(setting.taking_part * setting.clients)}
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
         n = uplink.n.to(torch.float32)

@@ -32,6 +32,7 @@ from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
 from glocal.experiment.repeat import Trained
 from glocal.experiment.runner import Callbacks, Federated, memory_needed, runner_of
+from glocal.experiment.setup import Setup
 from glocal.methods import resolve
 from glocal.nn.representation import cut
 from glocal.nn.task import Task
@@ -79,7 +80,8 @@ def fair_representations(
     """Every method at every λ in every repeat, and the λ that validation data chooses."""
     fed = config.federation()
     specs = all_specs(methods, lams, config, fed, against)
-    cells = {key: figures(spec, config, fed, report) for key, spec in specs.items()}
+    several = repeated(config, fed)
+    cells = {key: figures(spec, several, report) for key, spec in specs.items()}
     return summarised(cells, least) | about_study(config, fed, against)
 
 
@@ -94,13 +96,18 @@ def about_study(config: Config, fed: Federation, against: Against) -> dict[str, 
     }
 
 
-def figures(spec: str, config: Config, fed: Federation, report: Report = silent) -> list[Cell]:
+def repeated(config: Config, fed: Federation) -> list[Setup]:
+    """The data and the model of each repeat, which are the same for all methods."""
+    return [setups.make(config, fed, r) for r in range(config.repeats)]
+
+
+def figures(spec: str, several: Sequence[Setup], report: Report = silent) -> list[Cell]:
     """The figures of a method in each repeat; as many as fit into memory train side by side."""
-    several = [setups.make(config, fed, r) for r in range(config.repeats)]
     runner = runner_of(spec, spec)
     if not isinstance(runner, Federated):
         raise GlocalError(f"{spec} has no server and no adversary: choose a federated method.")
-    lanes = memory_estimate.lanes(memory_needed(runner, several[0]), fed.x.device, len(several))
+    device = several[0].fed.x.device
+    lanes = memory_estimate.lanes(memory_needed(runner, several[0]), device, len(several))
     cells = []
     for first in range(0, len(several), lanes):
         some = several[first : first + lanes]

@@ -20,6 +20,7 @@ from glocal.training import evaluated_rounds
 from glocal.training.client_state.store import ClientStore
 from glocal.training.divergence import screen
 from glocal.training.gate import too_long
+from glocal.training.participation import participants
 
 if TYPE_CHECKING:
     from glocal.training.loop import Training
@@ -38,6 +39,10 @@ class Answers:
     """That of all used updates together."""
     report: dict[str, Any] = field(default_factory=dict)
     """What the round's line says of those that were left out."""
+    reached: Tensor | None = None
+    """[cohort] who received what the server sent; None: all that answered."""
+    gradients: int = 0
+    """How many were computed."""
 
 
 CohortSteps = Generator[CohortRound, tuple[Uplink, Tree], Answers]
@@ -75,10 +80,16 @@ class LocalClients:
     def round(
         self, training: Training, progress: Progress, down: Downlink, ids: Tensor
     ) -> CohortSteps:
-        """Whoever drives it trains them; malicious clients send what they like."""
+        """Whoever drives it trains those present; malicious clients send what they like."""
         method, clients = training.method(progress), progress.clients
+        cohort, present = ids, participants(training, ids, progress.round)
+        computed = present.gradients(training, progress, down)
+        took: dict[str, Any] = {"reached": present.reached, "gradients": computed}
+        ids, said = present.ids, present.report(training.fed.names)
+        if not len(ids):
+            return replace(nobody(cohort), report=said, **took)
         work = training.round_of(progress, ids, training.round_key(progress), down)
-        work = replace(work, workload=training.workload)
+        work = replace(work, workload=training.workload, part=present.part)
         _expect(training, progress, ids)
         uplink, states = yield work
         adversary, names = training.adversary, training.fed.names
@@ -95,7 +106,8 @@ class LocalClients:
             clients.scatter(ids, states)
         else:
             clients.scatter(ids[kept], tree.row(states, kept))
-        return Answers(screened.uplink, uplink, screened.norm, screened.report(names))
+        said |= screened.report(names)
+        return Answers(screened.uplink, uplink, screened.norm, said, **took)
 
     def validate(self, training: Training, progress: Progress) -> dict[str, Any]:
         """A point of the learning curve."""

@@ -30,14 +30,17 @@ from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
 from glocal.training import best_round, evaluated_rounds, first_rounds, plateau, secret_draws
 from glocal.training.attacks import Adversary
+from glocal.training.availability import Availability
 from glocal.training.client_state.placement import Storage
 from glocal.training.client_state.store import ClientStore, FirstStates
 from glocal.training.clients import Clients, LocalClients, nobody
 from glocal.training.divergence import check_policy
+from glocal.training.participation import answering
 from glocal.training.run_state import Decision, Progress
 from glocal.training.sampling import Sampler
+from glocal.training.stragglers import Stragglers
 
-COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN, ALONE = range(7)
+COHORT, WORK, REDUCE, INIT, ATTACK, BEGIN, ALONE, PRESENCE = range(8)
 """Children of the seed's key: one for each thing a round draws."""
 
 RoundSteps = Generator[CohortRound, tuple[Uplink, Tree], None]
@@ -62,6 +65,10 @@ class Training:
     """Malicious clients, and what they send or train on instead."""
     diverged: str = "fatal"
     """What becomes of a client whose training is not finite (:mod:`glocal.training.divergence`)."""
+    availability: Availability | None = None
+    """Which sampled clients are there, and answer; None: all of them."""
+    stragglers: Stragglers | None = None
+    """Clients that finish part of a round; None: nobody is slow."""
     storage: Storage = field(default_factory=Storage)
     """Where clients' states are kept; changes nothing that comes out."""
     rate: float = 1.0
@@ -102,7 +109,8 @@ class Training:
         clients = len(self.fed)
         scheme = getattr(self.sampler, "scheme", "of another kind")
         share = self.sampler.share(clients)
-        return Setting(clients, share, self.rounds, scheme, Schema.of(self.fed))
+        schema, answers = Schema.of(self.fed), answering(self.availability, self.stragglers)
+        return Setting(clients, share, self.rounds, scheme, schema, answers)
 
     @cached_property
     def last(self) -> int:
@@ -149,6 +157,11 @@ class Training:
     def alone_key(self, progress: Progress) -> Tensor:
         """The key of what clients draw by themselves before their first round of a stage."""
         return self.key(ALONE, progress.stage)
+
+    @property
+    def presence_key(self) -> Tensor:
+        """The key of who is there and who is slow."""
+        return self.key(PRESENCE)
 
     @cached_property
     def halves(self) -> tuple[Local, ...]:
@@ -203,11 +216,11 @@ class Training:
             sum(PlanSize.of(n, p.epochs, p.steps, half.batch_size).steps for p in half.phases)
             for half in self.halves
         ]
-        share, scheme = self.setting.fraction, self.setting.sampling
-        cohort = max(1, round(share * len(self.fed)))
+        cohort = max(1, round(self.setting.taking_part * len(self.fed)))
+        varies = self.setting.sampling != "fixed" or self.setting.answering != 1
         turns = tuple(cohort * trainings for trainings in self.turns)
         rounds = self.affordable if turns else self.last  # as many, whatever is chosen
-        return Workload(rounds * max(steps), cohort, varies=scheme != "fixed", turns=turns)
+        return Workload(rounds * max(steps), cohort, varies=varies, turns=turns)
 
     def method(self, progress: Progress) -> Method:
         """The method of the stage the run is in."""
@@ -264,7 +277,8 @@ class Training:
             self.key(REDUCE, t),
             secret_draws.noise_key(self, progress, REDUCE, t),
         )
-        progress.decision = Decision(uplink.ids, weights, uplink.loss, before) if len(ids) else None
+        decision = Decision(uplink.ids, weights, uplink.loss, before)
+        progress.decision = decision if len(uplink.ids) else None
         progress.traffic.record(*counts)
         progress.round += 1
         progress.history.append(line)
@@ -305,19 +319,19 @@ class Training:
     ) -> Generator[CohortRound, tuple[Uplink, Tree], tuple[Uplink, RoundTraffic]]:
         """The cohort's messages, fit for the server, and what was communicated."""
         method, stage = self.method(progress), progress.stage
-        new = ids.cpu()[~progress.clients.seen[ids.cpu()]]
+        unseen = ~progress.clients.seen[ids.cpu()]
         if progress.took_part is not None:
             progress.took_part[stage, ids.cpu()] += 1
         answers = yield from self.clients.round(self, progress, down, ids)
-        sent, used = answers.sent, answers.used
-        alone = int(self.gradients_alone[stage][new].sum())
-        line["gradients"] = int(self.gradients[stage][sent.ids.cpu()].sum()) + alone
-        line |= answers.report
-        if method.server_half.sends_update:
+        sent, used, reached = answers.sent, answers.used, answers.reached
+        line |= {"gradients": answers.gradients, **answers.report}
+        if method.server_half.sends_update and len(sent.ids):
             line["update_norm"] = float(answers.norm) / max(1, len(used.ids)) ** 0.5
         message, private = self.sizes[stage]
-        first = 0 if method.local.keeps_whole_model else private * len(new)
-        return used, round_traffic(down, sent, message, first)
+        joined = int((unseen if reached is None else unseen & reached.cpu()).sum())
+        first = 0 if method.local.keeps_whole_model else private * joined
+        received = None if reached is None else int(reached.sum())
+        return used, round_traffic(down, sent, message, first, received)
 
     def _after(self, progress: Progress, line: dict[str, Any]) -> None:
         """Validation where it is due, and the change of stage."""

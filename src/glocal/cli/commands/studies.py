@@ -11,6 +11,7 @@ import typer
 
 from glocal import report, studies
 from glocal.cli.commands.fair_representations import fair_representations
+from glocal.cli.commands.newcomers import newcomers
 from glocal.cli.commands.theory import bias_variance, theory
 from glocal.cli.options import evaluation, method_names, option, with_settings
 from glocal.cli.output import JSON, PICTURE, deliver
@@ -254,6 +255,7 @@ def weights(
     deliver({"weights": results}, json, partial(show, results), picture, partial(draw, results))
 
 
+app.command()(newcomers)
 app.command("fair-representations")(fair_representations)
 app.command()(theory)
 app.command("bias-variance")(bias_variance)

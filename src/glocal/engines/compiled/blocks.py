@@ -14,6 +14,7 @@ from torch import Tensor
 
 from glocal.data.split import Split
 from glocal.engines.base import WASTE, Workload
+from glocal.engines.gradients import trained_on
 from glocal.slots.client import Phase
 
 MAX_BLOCKS = 16
@@ -78,7 +79,7 @@ def wasted(steps: Tensor, width: int) -> float:
 
 @dataclass(frozen=True)
 class Layout:
-    """A cohort's clients, those with the most examples first, padded to whole blocks."""
+    """A cohort's clients, those with the most to do first, padded to whole blocks."""
 
     order: Tensor
     """[blocks · width] which client each place has; padding repeats the last client."""
@@ -86,21 +87,31 @@ class Layout:
     """[clients] where each client is."""
     moved: bool
     """Whether that is another order than the cohort's."""
-    most: list[int]
-    """Examples of each block's largest client."""
+    n: Tensor
+    """[blocks, width], on the host: how many examples the client in each place has."""
+    part: Tensor | None
+    """[blocks · width] the part of its mini-batches that each does; None: all."""
 
     @classmethod
-    def of(cls, n: Tensor, width: int, device: torch.device) -> Layout:
+    def of(cls, n: Tensor, width: int, device: torch.device, part: Tensor | None = None) -> Layout:
         """The layout of clients with ``n`` examples each (on the host)."""
-        order = torch.sort(n, descending=True, stable=True).indices
+        work = n if part is None else n * part.cpu()
+        order = torch.sort(work, descending=True, stable=True).indices
         blocks = -(-len(n) // width)
         padding = blocks * width - len(n)
         moved = bool(padding) or not torch.equal(order, torch.arange(len(n)))
         padded = torch.cat([order, order[-1:].expand(padding)])
-        most = n[padded[::width]].tolist()
-        return cls(padded.to(device), order.argsort().to(device), moved, most)
+        places, padded_part = order.argsort().to(device), None if part is None else part[padded]
+        return cls(padded.to(device), places, moved, n[padded].view(-1, width), padded_part)
 
     @property
     def blocks(self) -> int:
         """How many there are."""
-        return len(self.most)
+        return len(self.n)
+
+    def steps(self, phase: Phase, batch: int) -> list[int]:
+        """The steps of each block in a phase: its longest client's, and no fewer than a later's."""
+        part = None if self.part is None else self.part.cpu().view_as(self.n)
+        longest = trained_on(phase, self.n, batch, part)[1].amax(1)
+        descending: list[int] = longest.flip(0).cummax(0).values.flip(0).tolist()
+        return descending

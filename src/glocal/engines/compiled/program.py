@@ -108,10 +108,11 @@ class Program:
         """The cohort's updates and new states; None: what makes blocks worth it cannot be had."""
         if self.refused:
             return None
-        layout = self.layouts.get(len(cohort.ids))
+        part, n = cohort.part, self.counts[cohort.ids.cpu()]
+        layout = self.layouts.get(len(n)) if part is None else None
         if layout is None:
-            layout = Layout.of(self.counts[cohort.ids.cpu()], self.width, self.device)
-            if self.one_size:
+            layout = Layout.of(n, self.width, self.device, part)
+            if self.one_size and part is None:
                 self.layouts[len(cohort.ids)] = layout
         ids, keys, states, down = cohort.ids, cohort.keys, cohort.states, cohort.received()
         if layout.moved:
@@ -127,6 +128,8 @@ class Program:
         # How many places hold a client, as a tensor: a graph reads it.
         clients = torch.tensor(len(cohort.ids), device=self.device)
         inputs = {"ids": ids, "keys": keys, "clients": clients}
+        if layout.part is not None:
+            inputs["part"] = layout.part
         self.start({**inputs, "states": states})
         for p in range(len(self.phases)):
             self.plan[p](inputs)
@@ -210,9 +213,8 @@ class Program:
 
         def draw(inputs: Tree) -> None:
             ids, keys = inputs["ids"], rng.fold(inputs["keys"], p)
-            drawn = plan(
-                self.fed.train, ids, keys, phase.epochs, size.batch, phase.steps, size, index
-            )
+            where, how = (self.fed.train, ids, keys), (phase.epochs, size.batch, phase.steps)
+            drawn = plan(*where, *how, size, index).first(inputs.get("part"))
             step_keys = torch.zeros((len(ids), size.steps), dtype=torch.int64, device=self.device)
             if p not in self.keyless:
                 step_keys = rng.fold(rng.fold(keys, -2).unsqueeze(-1), times)
@@ -234,9 +236,7 @@ class Program:
             self._make_step(p)
         if self.refused:
             return False
-        phase, batch = self.phases[p], self.sizes[p].batch
-        # Of each block: its first client has the most examples.
-        steps = [phase.steps or -(-n // batch) * phase.epochs for n in layout.most]
+        steps = layout.steps(self.phases[p], self.sizes[p].batch)
         if self.device.type == "cpu":
             self._train_by_block(p, steps)
             return True

@@ -1,3 +1,4 @@
-"""A client that joins when training is over."""
+"""Clients that join: one when training is over, or waves of them on the way."""
 
 from glocal.studies.newcomer import join as join
+from glocal.studies.newcomer import waves as waves

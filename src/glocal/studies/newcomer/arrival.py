@@ -1,6 +1,6 @@
-"""A client arrives: the federation without it and with it, and its own first training.
+"""Clients arrive: the federation without them and with them, and their own first training.
 
-The old clients' part is made so that nothing of the newcomer's is in it: no rows, no share in the
+The old clients' part is made so that nothing of a newcomer's is in it: no rows, no share in the
 statistics that a table is scaled with, no say in when a stage of training ends.
 """
 
@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError, unknown
 from glocal.core.spec import parse_call
+from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.data.partition import column_of
 from glocal.data.split import Split, from_counts
@@ -30,7 +32,7 @@ from glocal.training.run_state import Progress
 from glocal.training.sampling import Among, Fraction
 
 OWN = 0x0E11
-"""Child of the seed's key for what the newcomer draws while it trains by itself."""
+"""Child of the seed's key for what newcomers draw while they train by themselves."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,22 @@ def parts(fed: Federation, client: str | int) -> Parts:
     others = [i for i in range(len(fed)) if i != k]
     if not others:
         raise GlocalError("there is nobody to join: the federation needs another client.")
-    data = fed.unsplit
-    if data is not None and data.layout is not None and not data.layout.by_client:
-        fitted = data.layout.fit(data.x, _rows(fed.train, others).to("cpu"), fed.names)
-        x = data.layout.transform(data.x, fitted, data.rows).to(fed.x.device)
-        fed = replace(fed, x=x, preprocessing=fitted)
+    fed = prepared_by(fed, others)
     return Parts(
-        old=_some(fed, others, _labels_alone(fed, k)),
-        new=_some(fed, [k], False),
-        both=_some(fed, [*others, k], False),
+        old=some_clients(fed, others, _labels_alone(fed, k)),
+        new=some_clients(fed, [k]),
+        both=some_clients(fed, [*others, k]),
     )
+
+
+def prepared_by(fed: Federation, clients: list[int]) -> Federation:
+    """The federation with a table's columns prepared by what the rows of some clients say."""
+    data = fed.unsplit
+    if data is None or data.layout is None or data.layout.by_client:
+        return fed
+    fitted = data.layout.fit(data.x, _rows(fed.train, clients).to("cpu"), fed.names)
+    x = data.layout.transform(data.x, fitted, data.rows).to(fed.x.device)
+    return replace(fed, x=x, preprocessing=fitted)
 
 
 def index_of(fed: Federation, client: str | int) -> int:
@@ -80,7 +88,8 @@ def _rows(split: Split, clients: list[int]) -> Split:
     return from_counts(torch.cat(rows), counts)
 
 
-def _some(fed: Federation, clients: list[int], label_shift_only: bool) -> Federation:
+def some_clients(fed: Federation, clients: list[int], label_shift_only: bool = False) -> Federation:
+    """The federation of some clients, in that order; the others' rows are in none of its splits."""
     return replace(
         fed,
         names=tuple(fed.names[i] for i in clients),
@@ -116,13 +125,15 @@ def _labels_alone(fed: Federation, newcomer: int) -> bool:
     return True
 
 
-def joint(before: Training, done: Progress, both: Federation, fraction: float) -> Training:
-    """The training goes on in its last stage, with the newcomer in every round.
+def joint(
+    before: Training, done: Progress, both: Federation, fraction: float, new: int = 1
+) -> Training:
+    """The training goes on in its last stage, with the last ``new`` clients in every round.
 
     Where a weighting needs everybody in every round, clients count by their examples from here on.
     """
-    old = tuple(range(len(both) - 1))
-    sampler = Among(old, Fraction(fraction) if fraction else None, always=(len(both) - 1,))
+    old, newcomers = range(len(both) - new), range(len(both) - new, len(both))
+    sampler = Among(tuple(old), Fraction(fraction) if fraction else None, always=tuple(newcomers))
     after = replace(before, fed=both, sampler=sampler)
     method, stages = before.method(done), before.plan.stages
     try:
@@ -134,7 +145,7 @@ def joint(before: Training, done: Progress, both: Federation, fraction: float) -
 
 
 def welcome(done: Progress, joint: Training) -> Progress:
-    """Where the server stands when the newcomer has received what it starts with."""
+    """Where the server stands when the newcomers have received what they start with."""
     method = joint.method(done)
     state = dict(done.server)
     # A weighting may keep a number for each client: with one client more it begins anew.
@@ -144,16 +155,24 @@ def welcome(done: Progress, joint: Training) -> Progress:
     ids, states = done.clients.saved()
     store = ClientStore(len(joint.fed), joint.fed.x.device).filled(ids, states)
     progress = Progress(state, store, Traffic(), done.stage, done.stage_began, done.round)
-    newcomer = torch.tensor([len(joint.fed) - 1], device=joint.fed.x.device)
+    newcomers = newcomers_of(joint)
     # A client with a state is evaluated as it is: nothing is solved for before it has trained.
-    store.scatter(newcomer, store.gather(newcomer, joint.make(progress, joint.halves[done.stage])))
-    shared, private = size_by_part(joint.task.params, method.shared_names(joint.task))
+    first = joint.make(progress, joint.halves[done.stage])
+    store.scatter(newcomers, store.gather(newcomers, first))
+    sizes = size_by_part(joint.task.params, method.shared_names(joint.task))
+    shared, private = (len(newcomers) * size for size in sizes)
     progress.traffic.record({"shared": shared, "private_start": private}, {})
     return progress
 
 
+def newcomers_of(joint: Training) -> Tensor:
+    """The ids of those who are new in a joint training."""
+    assert isinstance(joint.sampler, Among)
+    return torch.tensor(joint.sampler.always, device=joint.fed.x.device)
+
+
 def own_training(joint: Training, progress: Progress, epochs: int) -> Models:
-    """The newcomer trains by itself, and nothing is sent; returns what it then predicts with.
+    """Every newcomer trains by itself, and nothing is sent; returns what it then predicts with.
 
     Of a model with private layers these alone train, under the received ones; a personal model
     beside the global one trains as in a round of its method. Either is kept in ``progress``. One
@@ -162,21 +181,28 @@ def own_training(joint: Training, progress: Progress, epochs: int) -> Models:
     if epochs == 0:
         return joint.models(progress)
     task, method = joint.task, joint.method(progress)
-    newcomer = torch.tensor([len(joint.fed) - 1], device=joint.fed.x.device)
+    newcomers = newcomers_of(joint)
     key = rng.fold(rng.key(joint.seed, joint.fed.x.device), OWN)
-    work = joint.round_of(progress, newcomer, key)
+    work = joint.round_of(progress, newcomers, key)
     local, down = work.local, work.down
     held = frozenset() if local is method.local else method.shared_names(task)
     work = replace(work, local=by_itself(local, held, epochs), needs_loss=False)
     uplink, states = joint.engine.round(work)
     if own_names(joint, progress):
-        progress.clients.scatter(newcomer, states)
+        progress.clients.scatter(newcomers, states)
+        received = [down] * len(newcomers)
     else:
-        down = {**down, "params": tree.add(down["params"], tree.row(uplink.update, 0))}
-    models = joint.engine.candidates(task, local, down, states, 1)
-    if not all(bool(leaf.isfinite().all()) for leaf in tree.leaves(models)):
-        raise ClientError(
-            f"client {joint.fed.names[-1]}'s own training is not finite: it diverged; lower the "
-            "learning rate, as in fedavg(lr=0.01), or look at its data."
-        )
-    return lambda ids: models
+        updates = (tree.row(uplink.update, i) for i in range(len(newcomers)))
+        received = [{**down, "params": tree.add(down["params"], update)} for update in updates]
+    each = [
+        joint.engine.candidates(task, local, own, tree.row(states, slice(i, i + 1)), 1)
+        for i, own in enumerate(received)
+    ]
+    for i, models in zip(newcomers.tolist(), each, strict=True):
+        if not all(bool(leaf.isfinite().all()) for leaf in tree.leaves(models)):
+            raise ClientError(
+                f"client {joint.fed.names[i]}'s own training is not finite: it diverged; lower the "
+                "learning rate, as in fedavg(lr=0.01), or look at its data."
+            )
+    trained: dict[str, Params] = tree.cat(each)
+    return lambda ids: tree.row(trained, ids - newcomers[0])

@@ -40,6 +40,7 @@ from glocal.evaluation.summary import Table, accuracies, client_table, verdict_c
 from glocal.evaluation.trials import Trial, pool_is_valid
 from glocal.experiment import setup as setups
 from glocal.experiment.config import Config
+from glocal.experiment.federated_runner import Federated
 from glocal.experiment.repeat import Trained
 from glocal.experiment.result_files import SCHEMA
 from glocal.experiment.runner import LocalOnly, baseline_of, runner_of
@@ -158,18 +159,8 @@ def join(
         progress: Show bars: on a terminal by default; or a function (what, done, total).
         settings: Those of :func:`glocal.fit`, the ``rounds`` among the old clients among them.
     """
-    name = method if isinstance(method, str) else "method"
-    runner = runner_of(name, method)
-    if isinstance(runner, LocalOnly):
-        raise GlocalError(
-            f"with {name} there is nothing to join: leave it out, every newcomer is set against "
-            "what it could do alone."
-        )
-    if runner.private:
-        raise GlocalError(
-            f"what joining costs in privacy is not accounted for, so {name} would promise too "
-            "much: leave the privacy out."
-        )
+    runner = runner_to_join(method)
+    name = runner.name
     positive_integers(join_rounds=join_rounds, seeds=seeds)
     if own_epochs != 0:
         positive_integers(own_epochs=own_epochs)
@@ -207,6 +198,23 @@ def join(
     rows = _rows(seen, clients)
     summary = _summary(rows, clients, seen)
     return Joined(rows, clients, summary, about, seen[0].before, seen[0].after)
+
+
+def runner_to_join(method: str | Method | Plan) -> Federated:
+    """How a method is run that clients may join; raises where they cannot."""
+    name = method if isinstance(method, str) else "method"
+    runner = runner_of(name, method)
+    if isinstance(runner, LocalOnly):
+        raise GlocalError(
+            f"with {name} there is nothing to join: leave it out, every newcomer is set against "
+            "what it could do alone."
+        )
+    if runner.private:
+        raise GlocalError(
+            f"what joining costs in privacy is not accounted for, so {name} would promise too "
+            "much: leave the privacy out."
+        )
+    return runner
 
 
 def _one_seed(
