@@ -11,7 +11,7 @@ import torch
 
 import glocal
 from deploy.federations import SETTINGS, Deployment, nine_clients
-from glocal.core import secret, tree
+from glocal.core import rng, secret, tree
 from glocal.core.types import Tree
 from glocal.prediction.client_model import load_model
 from glocal.training import best_round
@@ -125,3 +125,23 @@ def test_rows_of_clients_alone_and_adapted_are_those_of_a_simulation(tmp_path: P
     correct = (first.predict(x) == y).double().mean()
     rows = json.loads((tmp_path / "node1" / "result.json").read_text())["clients"]
     assert rows[0]["adapted_accuracy"] == pytest.approx(float(correct))
+
+
+@pytest.mark.deploy
+def test_clients_of_a_table_have_models_for_raw_rows(tmp_path: Path) -> None:
+    """With the statistics that the plan's schema has, as in the simulation."""
+    n = 270
+    age = (rng.uniform(rng.key(1), (n,)) * 70 + 20).tolist()
+    table = {
+        "age": age,
+        "ward": ["abc"[i % 3] for i in range(n)],
+        "hospital": [f"h{i % 9}" for i in range(n)],
+        "outcome": ["yes" if a > 55 else "no" for a in age],
+    }
+    fed = glocal.federation(table, "outcome", "hospital", pooled=False)
+    run = glocal.fit("ditto", fed, **SETTINGS)
+    Deployment.of("ditto", tmp_path, fed=fed).serve()
+    model = load_model(tmp_path / "node0" / "models" / "2-h1")
+    raw = {"age": [80.0, 20.0], "ward": ["a", "c"]}
+    assert torch.equal(model.logits(raw), run.client_model("h1").logits(raw))
+    assert set(model.predict(raw)) <= {"yes", "no"}
