@@ -18,7 +18,7 @@ from safetensors.torch import save
 
 import glocal
 from glocal.core.errors import GlocalError
-from glocal.experiment.setup import load_weights
+from glocal.experiment.modules import load_weights
 from glocal.nn.models import build
 
 N = 24

@@ -46,6 +46,8 @@ SMALL = {
     "bilstm": ("bilstm(9,8,vocabulary=7,embedding=4,hidden=6,dropout=0.3)", (5,)),
     "char-lstm": ("char-lstm(hidden=12)", (5,)),
     "word-lstm": ("word-lstm(hidden=12,dropout=0.3)", (5,)),
+    "headed": ("headed(mlp(9, dropout=0.3),width=8)", IMAGE),
+    "image-question": ("image-question(pixels=3,hidden=6,width=8)", (5,)),
 }
 
 
@@ -69,6 +71,7 @@ def test_gradients_vectorised_are_those_of_a_loop(name: str) -> None:
     check(model)
     dropouts = [k for k, m in model.named_modules() if isinstance(m, Dropout)]
     xs = batch(shape, clients * rows, classes).unflatten(0, (clients, rows))
+    xs = xs.float() if name == "image-question" else xs  # whose rows are pixels, too
 
     def loss(params: Params, key: Tensor, x: Tensor) -> Tensor:
         keys = {f"{path}.key": rng.fold(key, i) for i, path in enumerate(dropouts)}
@@ -106,6 +109,10 @@ def test_gradients_vectorised_are_those_of_a_loop(name: str) -> None:
         ("mobilenet", (3, 32, 32), 10, 3_217_226),
         ("char-lstm", (80,), 80, 819_920),
         ("word-lstm", (30,), 50_000, 10_693_200),
+        ("headed(mlp(16),width=8)", (1, 8, 8), 10, 1_040 + 136 + 90),
+        ("image-question", (69,), 12, 12_448 + 8_224 + 732),
+        ("image-question(only=image)", (69,), 12, 12_448 + 732),
+        ("image-question(only=question)", (69,), 12, 8_224 + 732),
     ],
 )
 def test_parameter_counts(spec: str, shape: tuple[int, ...], classes: int, expected: int) -> None:
@@ -121,7 +128,7 @@ def test_the_shares_of_lg_fedavg() -> None:
     assert sum(p.numel() for p in convs) == 2_872
 
 
-@pytest.mark.parametrize("name", [k for k in SMALL if not k.endswith("lstm")])
+@pytest.mark.parametrize("name", [k for k, (_, shape) in SMALL.items() if len(shape) == 3])
 @pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 64, 64), (1, 9, 15)])
 def test_images_of_all_sizes(name: str, shape: tuple[int, ...]) -> None:
     net = models.build(SMALL[name][0], input_shape=shape, classes=4)

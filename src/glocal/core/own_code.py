@@ -24,7 +24,8 @@ _NOT_THE_USERS = (
 def is_own(text: object) -> bool:
     """Whether this names something in a Python file."""
     path, colon, name = str(text).rpartition(":")
-    return isinstance(text, str) and bool(colon) and path.endswith(".py") and bool(name)
+    one = isinstance(text, str) and "|" not in text  # else there are several
+    return one and bool(colon) and path.endswith(".py") and bool(name)
 
 
 def load_own(text: str, what: str) -> Any:

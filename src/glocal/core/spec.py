@@ -74,6 +74,11 @@ def written(value: object) -> str:
 
 def split_plus(text: str) -> list[str]:
     """``"ditto(lr=1e+3)+yogi"`` as ``["ditto(lr=1e+3)", "yogi"]``: at ``+`` outside brackets."""
+    return split_at(text, "+")
+
+
+def split_at(text: str, sign: str) -> list[str]:
+    """The parts of a text between signs that are outside brackets and quotes."""
     _check_text(text)
     parts, start, depth, quote = [], 0, 0, ""
     for i, char in enumerate(text):
@@ -85,14 +90,15 @@ def split_plus(text: str) -> list[str]:
             depth += 1 if char in "([" else -1
             if depth < 0:
                 break
-        elif char == "+" and depth == 0:
+        elif char == sign and depth == 0:
             parts.append(text[start:i].strip())
             start = i + 1
     parts.append(text[start:].strip())
     if depth or quote:
-        _fail(text, "brackets and quotes must close", "base(key=1)+other")
+        _fail(text, "brackets and quotes must close", f"base(key=1){sign}other")
     if not all(parts):
-        _fail(text, "there must be a name on either side of every '+'", "base(key=1)+other")
+        why = f"there must be a name on either side of every '{sign}'"
+        _fail(text, why, f"base(key=1){sign}other")
     return parts
 
 

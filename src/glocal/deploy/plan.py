@@ -259,6 +259,8 @@ def _refusals(plan: DeployPlan) -> list[str]:
             "real clients are away and slow by themselves: leave availability and stragglers out "
             "of the plan."
         )
+    if "|" in str(config.model):
+        found.append("clients with different models are simulated only: name one model for all.")
     if config.new_test:
         found.append(
             "new_test sets one test for models of all clients, and no test set is shared between "

@@ -93,7 +93,7 @@ class CohortRound:
         """What the clients receive: the same for all, or stacked, one for each."""
         return self.down if self.lanes is None else tree.row(self.down, self.lanes.number)
 
-    def subset(self, chosen: slice) -> CohortRound:
+    def subset(self, chosen: slice | Tensor) -> CohortRound:
         """The same round for some of the cohort."""
         lanes = self.lanes and Lanes(self.lanes.number[chosen], self.lanes.keys[chosen])
         part = None if self.part is None else self.part[chosen]

@@ -16,7 +16,13 @@ from torch.func import vmap
 from glocal.core import rng, tree
 from glocal.core.errors import ClientError, GlocalError
 from glocal.core.types import Carry, Downlink, Params, Tree, Uplink
-from glocal.engines.base import WASTE, CohortRound, PerExample, Workload, padded_rows
+from glocal.engines.base import (
+    WASTE,
+    CohortRound,
+    PerExample,
+    Workload,
+    padded_rows,
+)
 from glocal.engines.batching import Batches, plan
 from glocal.engines.compiled import Programs, pays
 from glocal.engines.evaluation import BatchedEvaluation, eval_rows

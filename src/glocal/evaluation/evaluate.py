@@ -167,14 +167,15 @@ def outcomes(
         model, names = pick(task, fed, engine, models(ids), ids)
         chosen += names
         rows, real = padded_rows(fed.test, ids)
-        logits = engine.evaluate(task.example_logits, model, fed.x, fed.y, rows)["logits"].cpu()
+        some = task.of_clients(ids)
+        logits = engine.evaluate(some.example_logits, model, fed.x, fed.y, rows)["logits"].cpu()
         y, counted = fed.y[rows].cpu(), real.cpu()
         for i in range(len(ids)):
             recorder.add(logits[i][counted[i]], y[i][counted[i]])
         if pool:
             shared = pooled.expand(len(ids), -1)
             pools.append(
-                engine.evaluate(task.example_metrics, model, fed.x, fed.y, shared)["correct"].cpu()
+                engine.evaluate(some.example_metrics, model, fed.x, fed.y, shared)["correct"].cpu()
             )
     return recorder.outcome(torch.cat(pools) if pool else None, chosen)
 
@@ -217,6 +218,7 @@ def scored(
 ) -> Scores:
     """The scores of each stacked model on its client's part of a split."""
     rows, real = padded_rows(split, ids)
+    task = task.of_clients(ids)
     by_accuracy, weight = of_task(task).name == "accuracy", real * fed.label_counts[rows]
     if by_accuracy or compared_by_loss(task):
         marks = engine.evaluate(task.example_metrics, models, fed.x, fed.y, rows)
@@ -305,6 +307,7 @@ def _training_loss(
         found = engine.evaluate(task.example_metrics, models, fed.x, fed.y_train, rows)
         return _by_client(fed, training, found["loss"][0])
     rows, real = padded_rows(training, ids)
+    task = task.of_clients(ids)
     found = engine.evaluate(task.example_metrics, models, fed.x, fed.y_train, rows)
     weight = real * fed.label_counts[rows]
     return (found["loss"] * weight).sum(1) / weight.sum(1)

@@ -321,7 +321,7 @@ def adapt(
 
 def at_once(task: Task, technique: Technique) -> int:
     """Clients that adapt together."""
-    return max(1, BLOCK_BYTES // (4 * tree.count(task.params) * len(technique.rates) * 5))
+    return max(1, BLOCK_BYTES // (4 * task.size * len(technique.rates) * 5))
 
 
 def fisher(

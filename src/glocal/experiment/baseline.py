@@ -119,7 +119,7 @@ def _train(
 ) -> Selected[ClientStore]:
     began, storage, fed = time.monotonic(), storage or Storage(), clients.fed
     count, device, epochs = len(fed), fed.x.device, local.max_epochs
-    size = 4 * tree.count(task.params)
+    size = 4 * task.size
     # A block of clients goes through these, each of ``epochs`` epochs at most.
     runs = {
         "search": len(rates_of(local)),

@@ -137,7 +137,8 @@ def _all_held_out(
 ) -> tuple[Scores, Tensor]:
     """Each client's scores on what it held out, all folds together, and how much that is."""
     rows, real = padded_rows(fed.val, runs)
-    marks = engine.evaluate(task.example_outputs, w, fed.x, fed.y, rows)
+    of_runs = task.of_clients(runs)
+    marks = engine.evaluate(of_runs.example_outputs, w, fed.x, fed.y, rows)
     value = torch.full((count,), torch.nan, dtype=torch.float64, device=runs.device)
     loss, tested = value.clone(), torch.zeros_like(value)
     for i in sorted(set(place.tolist())):

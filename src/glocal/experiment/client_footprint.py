@@ -60,7 +60,7 @@ def footprint(
     method: Method, task: Task, x: Tensor, y: Tensor, longest: int, setting: Setting
 ) -> tuple[Client, int]:
     """What the client takes that has most examples, ``longest``, and the server's state."""
-    task = task.plain()
+    task = task.largest().plain()
     local = method.client_half(task, setting.schema)
     key = rng.key(0, x.device)
     with torch.no_grad():

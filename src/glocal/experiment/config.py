@@ -130,11 +130,14 @@ class Config:
         "Rows are in the order of time: each client trains on its first and is tested on its last. "
         "Text always is.",
     )
-    model: str | Module | Callable[[], Module] = setting(
+    model: str | Module | Callable[[], Module] | Mapping[str, Any] = setting(
         "mlp",
         "Training",
         "A model such as mlp, 'mlp(200,200)', lenet, cnn, resnet10; or your own, as net.py:Name "
-        "('glocal methods' lists all).",
+        "('glocal methods' lists all); or several, of which clients have one each: 'mlp | cnn'.",
+    )
+    assign: str | Mapping[str, str] = setting(
+        "turns", "Training", "Who has which model: turns, size, or names, as in 'ward*=mlp, *=cnn'."
     )
     init: str | Path | Mapping[str, Tensor] | None = setting(
         None, "Training", "Start from the weights in this .safetensors file."

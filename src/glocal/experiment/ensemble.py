@@ -10,6 +10,7 @@ validation data) and w_i its weights, the answer to x is the largest entry of
     Σ_i one-hot(argmax f_i(x))  ``vote``; of classes with equally many, the one of larger logits.
 
 Every client counts once, and so does every example. With one global model all three are that model.
+Weights of different architectures have no mean: then there are the other two.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from glocal.data.federation import Federation
 from glocal.engines.base import Engine
 from glocal.evaluation import metrics, paired_test
 from glocal.evaluation.evaluate import CHUNK_BYTES
+from glocal.nn.architectures import Architectures, sent_by
 from glocal.nn.task import Task
 from glocal.training.loop import Training
 from glocal.training.run_state import Progress
@@ -62,12 +64,11 @@ def new_test(
     t = trained.training
     x, y = _examples(t, x, y)
     marks = _marks(trained, x, y)
-    found: dict[str, Any] = {kind: float(marks[kind].mean()) for kind in KINDS}
-    own = own_names(t, trained.progress)
-    found["params_up"] = len(t.fed) * tree.count({k: t.task.params[k] for k in own})
+    found: dict[str, Any] = {kind: float(each.mean()) for kind, each in marks.items()}
+    found["params_up"] = sent_by(t.task, len(t.fed), own_names(t, trained.progress))
     if against is not None:
         theirs = _marks(against, x, y)
-        verdicts = {kind: paired_test.compare(marks[kind], theirs[kind]) for kind in KINDS}
+        verdicts = {kind: paired_test.compare(marks[kind], theirs[kind]) for kind in marks}
         found["against"] = {
             kind: {"difference": v.benefit, "low": v.low, "high": v.high, "verdict": v.verdict}
             for kind, v in verdicts.items()
@@ -79,13 +80,14 @@ def own_models(task: Task, fed: Federation, engine: Engine, models: Chosen) -> d
     """The same of models each of which is its client's own throughout."""
     x, y = fed.x[fed.test.rows], fed.y[fed.test.rows]
     marks = ensemble(task, engine, models, len(fed), x, y)
-    sent = len(fed) * tree.count(task.params)
-    return {**{kind: float(marks[kind].mean()) for kind in KINDS}, "params_up": sent}
+    figures = {kind: float(each.mean()) for kind, each in marks.items()}
+    return {**figures, "params_up": sent_by(task, len(fed), set(task.names))}
 
 
 def mean(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Over repeats."""
-    figures = {kind: sum(f[kind] for f in found) / len(found) for kind in KINDS}
+    kinds = [kind for kind in KINDS if kind in found[0]]
+    figures = {kind: sum(f[kind] for f in found) / len(found) for kind in kinds}
     return {**figures, "params_up": round(sum(f["params_up"] for f in found) / len(found))}
 
 
@@ -124,8 +126,8 @@ def ensemble(
 
     Clients and examples go through in pieces, so that memory does not grow with their product.
     """
-    size = tree.count(task.params)
-    shape = task.predict(task.params, x[:1]).shape[1:]
+    size, largest, unequal = task.size, task.largest(), isinstance(task, Architectures)
+    shape = largest.predict(largest.params, x[:1]).shape[1:]
     width = shape.numel()
     piece = max(1, min(len(x), CHUNK_BYTES // (8 * width)))
     chunk = chunk or max(1, CHUNK_BYTES // (8 * (size + piece * width)))
@@ -136,22 +138,24 @@ def ensemble(
     votes = torch.zeros_like(logits, dtype=torch.int64)
     for ids in torch.split(torch.arange(clients, device=x.device), chunk):
         models = chosen(ids)
-        total = tree.map(lambda w: w.double().sum(0), models)
-        weights = tree.add(weights, total) if weights else total
+        if not unequal:
+            total = tree.map(lambda w: w.double().sum(0), models)
+            weights = tree.add(weights, total) if weights else total
         for rows in torch.split(everything, piece):
             several = rows.expand(len(ids), -1)
-            each = engine.evaluate(task.example_logits, models, x, y, several)["logits"]
+            predict = task.of_clients(ids).example_logits
+            each = engine.evaluate(predict, models, x, y, several)["logits"]
             logits[rows] += each.double().sum(0)
             votes[rows] += torch.nn.functional.one_hot(each.argmax(-1), shape[-1]).sum(0)
     first = votes == votes.amax(-1, keepdim=True)
+    by_vote = torch.where(first, logits, -torch.inf)
+    found = {"logits": metrics.correct(logits, y), "vote": metrics.correct(by_vote, y)}
+    if unequal:
+        return found
     average = {k: (v / clients).to(task.params[k].dtype).unsqueeze(0) for k, v in weights.items()}
     every = everything.unsqueeze(0)
     merged = engine.evaluate(task.example_logits, average, x, y, every)["logits"][0]
-    return {
-        "logits": metrics.correct(logits, y),
-        "weights": metrics.correct(merged, y),
-        "vote": metrics.correct(torch.where(first, logits, -torch.inf), y),
-    }
+    return {**found, "weights": metrics.correct(merged, y)}
 
 
 def _marks(trained: Trained, x: Tensor, y: Tensor) -> dict[str, Tensor]:

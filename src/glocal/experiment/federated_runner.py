@@ -17,7 +17,7 @@ from glocal.core.validation import positive_integers
 from glocal.data.schema import needs_classes
 from glocal.evaluation.communication import published
 from glocal.evaluation.measures import of_task
-from glocal.experiment import ensemble, tuning
+from glocal.experiment import ensemble, tuning, unequal
 from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import techniques
 from glocal.experiment.adaptation_report import adapt_clients
@@ -36,6 +36,7 @@ from glocal.experiment.repeat import (
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import made
 from glocal.experiment.tuning import Choice
+from glocal.nn.architectures import parts
 from glocal.slots.method import Plan
 from glocal.slots.server_half import whole_model
 from glocal.training import plateau, secret_draws
@@ -105,6 +106,7 @@ class Federated:
                 "the round that patience keeps would be chosen on clients' data without noise, "
                 "which dp does not count: leave one of them out."
             )
+        unequal.check(setup.task, self.plan, techniques(config.adapt))
         plateau.check(self.plan, config.validate_every)
         for technique in techniques(config.adapt):
             technique.check(setup.task, config.public, private=self.private)
@@ -292,7 +294,7 @@ class Federated:
     def known_by(self, setup: Setup) -> str:
         """What a checkpoint must be of, to be taken for this repeat's."""
         config, task = setup.config, setup.task
-        code = digest(self.plan, task.module, task.losses, task.augment)
+        code = digest(self.plan, *(p.module for p in parts(task)), task.losses, task.augment)
         about = {**config.trained(), "validate_every": config.validate_every}
         about.pop("diverged", None)  # what diverged may be resumed otherwise
         if setup.fed.central is not None:  # on which lines have a value

@@ -140,7 +140,8 @@ def start(
 ) -> Tree:
     """States at these rates and weight decays, [runs] each, with the client's initialisation."""
     ids, places = torch.unique_consecutive(runs, return_inverse=True)
-    states = [local.init(task, {}, key) for key in clients.keys.of(0, ids)]
+    keys = clients.keys.of(0, ids)
+    states = [local.init(task.of_clients(ids[i : i + 1]), {}, keys[i]) for i in range(len(ids))]
     # Where some of what a client tries has a decay, all has, if of zero: it is one program then.
     decay = {"decay": decays} if local.decays else {}
     return {**tree.row(tree.stack(states), places), "lr": rates, **decay}

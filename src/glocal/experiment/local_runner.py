@@ -15,6 +15,7 @@ from glocal.experiment.fingerprint import digest
 from glocal.experiment.repeat import Repeat, contents
 from glocal.experiment.setup import Setup
 from glocal.methods.local import LocalTraining
+from glocal.nn.architectures import parts
 from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.client_state.placement import Storage
 from glocal.training.loop import Training
@@ -58,7 +59,7 @@ class LocalOnly:
             return [self.run(setup, callbacks, checkpoints) for setup in several]
         storage = Storage(config.states, what=WHAT)
         if checkpoints is not None:
-            code = digest(task.module, task.losses, task.augment)
+            code = digest(*(p.module for p in parts(task)), task.losses, task.augment)
             of = "; ".join(
                 f"alone {code} {setup.digest} {setup.baseline_text(self.client)}"
                 for setup in several

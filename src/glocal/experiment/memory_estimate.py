@@ -201,12 +201,13 @@ def estimate(
     longest = int(fed.train.counts().max())
     setting = training.setting if training else Setting(clients, 1.0, 1)
     where = (task, fed.x, fed.y_train, longest, setting)
-    models = 0 if known else clients * bytes_of(task.params)
+    model = bytes_of(task.largest().params)
+    models = 0 if known else clients * model
     pooled = pool_is_valid(fed) and device.type == "cpu"
     base = Estimate(
         clients=clients,
         engine=setup.engine.name,
-        model=bytes_of(task.params),
+        model=model,
         baseline_client=footprint(Method(local=local, shared=nothing()), *where)[0],
         rates=baseline.lanes_of(setup.alone(local), scored=setup.scored),
         marks=4 * len(fed.test.rows) if pooled else 0,

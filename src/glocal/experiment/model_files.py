@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from glocal.core import tree
 from glocal.core.files import dump, write
@@ -44,19 +44,19 @@ def save_models(run: Run, folder: Path) -> None:
     if run.description is None or run.template is None or (run.trained is None and run.model):
         return
     names = [str(row["client"]) for row in run.clients]
-    trained = {n for n, p in run.template.named_parameters() if p.requires_grad}
     if run.model:
         sources, mixed = _sources(run)
     else:  # alone: what clients keep are their models
-        sources, mixed = {name: name for name in sorted(trained)}, _nobody()
+        kept = run.unequal.task.names if run.unequal else _trained(run.template)
+        sources, mixed = {name: name for name in sorted(kept)}, _nobody()
     tensors: dict[str, Tensor] = {}
     if mixed is not None and len(mixed["ids"]):
         tensors |= mixed
-    tensors |= {
-        FROZEN + name: tensor
-        for name, tensor in run.template.state_dict().items()
-        if name not in trained and name in _own_names(run)
-    }
+    if run.unequal is None:
+        tensors |= _frozen(run.template, FROZEN)
+    else:
+        for part in run.unequal.task.parts:
+            tensors |= _frozen(part.module, f"{FROZEN}{part.number}:")
     if tensors:
         save_tensors(folder / WEIGHTS, tensors)
     about: dict[str, Any] = replace(run.description, client="").to_json()
@@ -66,19 +66,22 @@ def save_models(run: Run, folder: Path) -> None:
         "without_data": mixed is not None,
         "preprocessing": run.preprocessing is not None,
     }
+    if run.unequal is not None:
+        about["unequal"] = run.unequal.to_json()
     if run.preprocessing is not None:
         write(folder / PREPROCESSING, dump(run.preprocessing.to_json()))
     write(folder / ABOUT, dump(about))
 
 
-def _own_names(run: Run) -> set[str]:
-    """The names of parameters and buffers; one that two layers share has one name."""
-    assert run.template is not None
-    return {
-        name
-        for part in (run.template.named_parameters(), run.template.named_buffers())
-        for name, _ in part
-    }
+def _trained(module: nn.Module) -> set[str]:
+    return {name for name, p in module.named_parameters() if p.requires_grad}
+
+
+def _frozen(module: nn.Module, prefix: str) -> dict[str, Tensor]:
+    """What a module has beside its trained parameters; what two layers share has one name."""
+    named = {n for part in (module.named_parameters(), module.named_buffers()) for n, _ in part}
+    rest = named - _trained(module)
+    return {prefix + name: t for name, t in module.state_dict().items() if name in rest}
 
 
 def _nobody() -> dict[str, Tensor]:
@@ -169,4 +172,6 @@ def _in_parts(run: Run) -> Iterator[tuple[Tensor, Params, dict[str, Tensor], Ten
 
 def _equal(stacked: Tensor, other: Tensor) -> Tensor:
     """Whether each model's parameter is the same as the other, in every bit that counts."""
+    if other.shape not in (stacked.shape, stacked.shape[1:]):  # the server has none
+        return torch.zeros(len(stacked), dtype=torch.bool)
     return (stacked == other).flatten(1).all(1)

@@ -30,7 +30,9 @@ from glocal.experiment.learning_curves import lines_of
 from glocal.experiment.repeat import Repeat, Trained
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made
+from glocal.experiment.unequal import ClientArchitectures
 from glocal.nn import models
+from glocal.nn.architectures import Architectures
 from glocal.prediction.client_model import ClientModel
 from glocal.prediction.description import Description, class_names
 
@@ -75,6 +77,8 @@ class Run:
     """The same for clients that have no score of the metric that counts."""
     template: nn.Module | None = field(default=None, repr=False)
     """The model's architecture, for :meth:`module` and :meth:`client_model`."""
+    unequal: ClientArchitectures | None = field(default=None, repr=False)
+    """Where clients have different models: who has which."""
     description: Description | None = field(default=None, repr=False)
     """What the clients' models are, to save them."""
     preprocessing: Preprocessing | None = field(default=None, repr=False)
@@ -102,7 +106,12 @@ class Run:
                 f"{self.method} has no server and so no model of its own: take a client's, with "
                 "run.client_model(name)."
             )
-        return self._filled(self.model)
+        if self.unequal is not None:
+            raise GlocalError(
+                "clients have different models, of which the server has no whole one: take a "
+                "client's, with run.client_model(name)."
+            )
+        return self._filled(self.template, self.model)
 
     def client_model(self, client: str | int) -> ClientModel:
         """The model that a client predicts with in the first repeat, by the client's name.
@@ -123,19 +132,27 @@ class Run:
             raise GlocalError("this run's models were not kept: fit it again, or save it first.")
         if self.description is None:
             raise GlocalError("this run's models were not kept: fit it again.")
-        name = names[number]
+        name, template, weights = names[number], self.template, tree.row(params, 0)
+        about = replace(self.description, client=name)
+        if self.unequal is not None:
+            template, weights = (
+                self.unequal.part(number).module,
+                self.unequal.weights(weights, number),
+            )
+            about = self.unequal.described(about, number)
         return ClientModel(
             name,
-            self._filled(tree.row(params, 0)),
-            replace(self.description, client=name),
+            self._filled(template, weights),
+            about,
             self.preprocessing and self.preprocessing.of_client(name),
         )
 
-    def _filled(self, params: Params) -> nn.Module:
+    @staticmethod
+    def _filled(template: nn.Module | None, params: Params) -> nn.Module:
         """The architecture with these weights."""
-        if self.template is None:
+        if template is None:
             raise GlocalError("this run's models were not kept: fit it again.")
-        module = copy.deepcopy(self.template).cpu()
+        module = copy.deepcopy(template).cpu()
         weights = {k: v.detach().cpu() for k, v in params.items()}
         module.load_state_dict(weights, strict=False)  # buffers stay as they are
         return module.eval()
@@ -228,6 +245,8 @@ def assembled(
     summary["params_published"] = first.published
     summary["gradient_evaluations"] = round(sum(r.gradients for r in repeats) / len(repeats))
     summary["parameters"] = tree.count(setup.task.params)
+    if (unequal := ClientArchitectures.of(setup.task, config.model, fed)) is not None:
+        summary |= unequal.figures(first.trained)
     adapted = [repeat.adapted for repeat in repeats if repeat.adapted is not None]
     if adapted:
         add_adapted(rows, summary, trials, adapted, config.same)
@@ -258,6 +277,7 @@ def assembled(
         alone_losses=alone.losses
         or tuple(repeat.val_loss for repeat in baseline if repeat.val_loss is not None),
         template=setup.task.module,
+        unequal=unequal,
         description=described(setup, fed, name),
         preprocessing=fed.preprocessing,
     )
@@ -269,7 +289,8 @@ def described(setup: Setup, fed: Federation, method: str) -> Description:
     own = is_own(given) or not isinstance(given, str)
     architecture = f"{setup.model_name}, given in Python"
     if isinstance(given, str):
-        architecture = given if own else models.completed(given, fed.vocabulary)
+        several = isinstance(setup.task, Architectures)
+        architecture = given if own or several else models.completed(given, fed.vocabulary)
     return Description(
         client="",
         method=method,

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glocal import engines
-from glocal.core import rng, tree
+from glocal.core import rng
 from glocal.core.errors import GlocalError, shown, unknown
-from glocal.core.own_code import is_own, load_own, told
+from glocal.core.own_code import is_own, load_own
 from glocal.core.spec import split_plus
-from glocal.core.tensor_files import load_tensors
 from glocal.core.threads import one_thread
 from glocal.core.types import Params
 from glocal.core.validation import build, not_negative, positive
@@ -27,10 +24,11 @@ from glocal.data.federation import Federation
 from glocal.data.schema import needs_classes
 from glocal.engines.base import Engine
 from glocal.engines.devices import named as named_devices
+from glocal.engines.grouped import Grouped
 from glocal.evaluation import measures
 from glocal.evaluation.evaluate import Outcome, outcomes
 from glocal.evaluation.pooling_test import worth_evaluating
-from glocal.experiment import memory_estimate as limits
+from glocal.experiment import modules, unequal
 from glocal.experiment.adaptation import techniques
 from glocal.experiment.baseline import (
     DECAYS,
@@ -42,7 +40,7 @@ from glocal.experiment.early_stopping import Selected
 from glocal.experiment.fingerprint import digest as code_digest
 from glocal.methods import registry, resolve
 from glocal.methods.local import LocalTraining
-from glocal.nn import models
+from glocal.nn.architectures import Architectures, parts
 from glocal.nn.augment import AUGMENTATIONS, chain
 from glocal.nn.losses import LOSSES
 from glocal.nn.losses import resolve as resolve_loss
@@ -122,7 +120,7 @@ class Setup:
     @property
     def small(self) -> bool:
         """Whether one thread trains this as fast as many."""
-        few = tree.count(self.task.params) < ONE_THREAD
+        few = self.task.size < ONE_THREAD
         return few and self.engine.name == "vectorised" and self.fed.x.device.type == "cpu"
 
     def title(self, what: str) -> str:
@@ -137,20 +135,19 @@ class Setup:
 
 def make(config: Config, fed: Federation, repeat: int) -> Setup:
     """The ``repeat``-th split and seed; the first is the caller's own."""
-    devices, seed, model = named_devices(config.device), config.seed, config.model
+    devices, seed = named_devices(config.device), config.seed
     device = devices[0]
     if repeat:
         fed = fed.fold(repeat)
         seed = rng.seed_of(rng.fold(rng.key(seed), repeat))
-    if is_own(model):
-        model = load_own(str(model), "model")
-    if isinstance(model, str):
-        copied = fed.x.device != device
-        moved = sum(t.nbytes for t in (fed.x, fed.y, fed.y_train)) if copied else 0
-        limits.check_model(lambda: _named(model, fed, seed), device, moved, model)
-    module, fresh, label = _module(model, fed, seed)
+    built = {
+        name: modules.built(each, fed, seed, device)
+        for name, each in unequal.models_of(config.model).items()
+    }
+    first = next(iter(built.values()))
     if config.init is not None:
-        load_weights(module, config.init)
+        unequal.check_init(built)
+        modules.load_weights(first.module, config.init)
     for what in ("new_test", "attack"):
         if getattr(config, what):
             needs_classes(fed, what)
@@ -159,29 +156,44 @@ def make(config: Config, fed: Federation, repeat: int) -> Setup:
     measures.check_fits(metric, fed, config.same)
     measure = measures.measure(metric, fed.target)
     augment, precision = augmentation(config.augment), config.precision
-    how: dict[str, Any] = {"augment": augment, "fresh": fresh, "precision": precision}
-    task = Task(module, losses=losses, target=fed.target, metric=measure, **how)
+    how: dict[str, Any] = {"augment": augment, "precision": precision, "losses": losses}
+    how |= {"target": fed.target, "metric": measure}
+    if len(built) == 1:
+        task = Task(first.module, fresh=first.fresh, **how)
+    else:
+        task = unequal.task(built, config.assign, fed, how)
     task, fed = task.to(device), fed.to(device)
-    try_out(task, fed.x, fed.y)
-    engine = _engine(config.engine, task, fed, device)
-    if len(devices) > 1:
-        each = [_engine(config.engine, task, fed, other) for other in devices[1:]]
-        engine = engines.Devices((engine, *each), devices)
-    weights = hashlib.sha256(label.encode())
-    for leaf in task.params.values():
-        weights.update(leaf.cpu().numpy().tobytes())
+    weights = hashlib.sha256("|".join(each.label for each in built.values()).encode())
+    for part in parts(task):
+        try_out(part, fed.x, fed.y)
+        for leaf in part.params.values():
+            weights.update(leaf.cpu().numpy().tobytes())
+    of_parts = tuple(_on_devices(config.engine, part, fed, devices) for part in parts(task))
+    engine = of_parts[0]
+    if isinstance(task, Architectures):
+        weights.update(task.of_client.numpy().tobytes())
+        engine = Grouped(of_parts)
     # The engine with its settings: one that compiles long runs is not one that never does.
     digest = f"{fed.fingerprint} {weights.hexdigest()} {seed} {device} {engine!r}"
     if precision != "single":
         digest += f" {precision}"
     if isinstance(config.augment, str):
         digest += f" {config.augment}"
+    given = [each.given for each in built.values()]
     objects = tuple(
         None if isinstance(part, str) else part
-        for part in (losses, config.augment, model, None if isinstance(metric, str) else metric)
+        for part in (losses, config.augment, *given, None if isinstance(metric, str) else metric)
     )
-    name = config.model if isinstance(config.model, str) else type(module).__name__
+    name = unequal.written(config.model, built)
     return Setup(config, fed, task, engine, seed, repeat, digest, objects, name)
+
+
+def _on_devices(
+    given: str | Engine, task: Task, fed: Federation, devices: Sequence[torch.device]
+) -> Engine:
+    """The engine; of several devices, one for each."""
+    each = [_engine(given, task, fed, device) for device in devices]
+    return each[0] if len(each) == 1 else engines.Devices(tuple(each), tuple(devices))
 
 
 def _engine(given: str | Engine, task: Task, fed: Federation, device: torch.device) -> Engine:
@@ -314,76 +326,3 @@ def _evaluated(setup: Setup, baseline: Selected[ClientStore]) -> Outcome:
 def is_measured(setup: Setup, client: LocalTraining) -> bool:
     """Whether the local baseline is there already."""
     return setup.key(client) in _BASELINES
-
-
-def _module(
-    model: object, fed: Federation, seed: int
-) -> tuple[nn.Module, Callable[[], nn.Module] | None, str]:
-    """The module, how to build it afresh (torch's seed is set around that), and a name for it."""
-    if isinstance(model, str):
-        # Each fresh initialisation is drawn from the seed that is set where it is asked for.
-        again = lambda: _named(model, fed, torch.initial_seed())  # noqa: E731
-        return _named(model, fed, seed), again, model
-    if isinstance(model, nn.Module):
-        return copy.deepcopy(model), None, repr(model)
-    if callable(model):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            try:
-                module = model()
-            except (Exception, SystemExit) as error:  # whatever the user's function raises
-                raise GlocalError(
-                    f"the model cannot be built: {told(error)}; it must be "
-                    "something that is called without arguments and returns a torch.nn.Module."
-                ) from error
-        if isinstance(module, nn.Module):
-            return module, model, repr(module)
-    raise GlocalError(
-        "model must be a name such as 'mlp', a torch.nn.Module, or a function that returns one, "
-        f"not {type(model).__name__}."
-    )
-
-
-def _named(model: str, fed: Federation, seed: int) -> nn.Module:
-    shape = tuple(fed.x.shape[1:])
-    spec = models.completed(model, fed.vocabulary)
-    return models.build(spec, input_shape=shape, classes=fed.classes, seed=seed)
-
-
-def load_weights(module: nn.Module, init: Mapping[str, Tensor] | str | Path) -> None:
-    """Start from given weights: every name and shape must fit."""
-    if isinstance(init, str | Path):
-        problem = f"the weights in {shown(str(init))} cannot be read"
-        init = load_tensors(init, problem, "give a .safetensors file")
-    if not isinstance(init, Mapping):
-        raise GlocalError(
-            f"init={shown(init)} holds no weights: give a .safetensors file or a dict of tensors."
-        )
-    named = dict(module.named_parameters())
-    missing, unknown = named.keys() - init.keys(), init.keys() - named.keys()
-    if missing or unknown:
-        raise GlocalError(
-            f"the given weights do not fit the model: missing {_some(missing)}, unknown "
-            f"{_some(unknown)}; give weights of the same model."
-        )
-    for key, parameter in named.items():
-        if not isinstance(init[key], Tensor):
-            raise GlocalError(f"the given weights are not usable: {key} is no tensor.")
-        if parameter.shape != init[key].shape:
-            raise GlocalError(
-                f"the given weights do not fit the model: {key} has shape "
-                f"{tuple(init[key].shape)}, and the model needs {tuple(parameter.shape)}."
-            )
-        if init[key].is_complex() or not torch.isfinite(init[key]).all():
-            raise GlocalError(
-                f"the given weights are not usable: {key} holds values that are complex, NaN or "
-                "infinite; give those of a training that went well."
-            )
-        with torch.no_grad():
-            parameter.copy_(init[key])
-
-
-def _some(names: Iterable[str]) -> str:
-    several = sorted(names)
-    more = f" and {len(several) - 8} more" if len(several) > 8 else ""
-    return f"{several[:8]}{more}" if several else "nothing"

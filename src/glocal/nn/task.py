@@ -77,20 +77,25 @@ class Task:
         self.losses = losses
         self.augment = augment
         self._fresh = fresh
-        self.names = [n for n, p in module.named_parameters() if p.requires_grad]
+        self.names = self._trained = [n for n, p in module.named_parameters() if p.requires_grad]
         self._keys = [f"{n}.key" for n, m in self.module.named_modules() if _is_keyed(m)]
         self.vectorised = True
         self.of_several = False
 
     def _bind(self) -> None:
-        self._train_call, self._eval_call = _Pure(self.module), _Pure(self._eval_module)
+        self._train_call: Callable[..., Tensor] = _Pure(self.module)
+        self._eval_call: Callable[..., Tensor] = _Pure(self._eval_module)
 
     @property
     def params(self) -> Params:
         """The module's own parameters, from which the server starts."""
         if self.of_several:
             raise SeveralTrainingsError("task.params is another in each training: use down.")
-        return _trainable(self.module, self.names)
+        return self._read(self.module)
+
+    def _read(self, module: nn.Module) -> Params:
+        """The trainable parameters of such a module, as this task has them."""
+        return _trainable(module, self._trained)
 
     @cached_property
     def size(self) -> int:
@@ -117,7 +122,19 @@ class Task:
     def frozen(self) -> dict[str, Tensor]:
         """What the module has beside its trainable parameters: the same for all who use it."""
         named = [*self.module.named_parameters(), *self.module.named_buffers()]
-        return {name: tensor.detach() for name, tensor in named if name not in self.names}
+        return {name: tensor.detach() for name, tensor in named if name not in self._trained}
+
+    def of_clients(self, ids: Tensor) -> Task:
+        """The task of some clients: another one where they have different architectures."""
+        return self
+
+    def largest(self) -> Task:
+        """The task of the clients with most parameters, where they have different architectures."""
+        return self
+
+    def picked(self, pick: Callable[[list[str]], set[str]]) -> frozenset[str]:
+        """Of the parameters' names those that a rule picks, to be shared."""
+        return frozenset(pick(self.names))
 
     def twin(self) -> Task:
         """The same task with modules of its own."""
@@ -136,7 +153,7 @@ class Task:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.seed_of(key))
             if self._fresh is not None:
-                return _on(self.params, _trainable(self._fresh(), self.names))
+                return _on(self.params, self._read(self._fresh()))
             module = copy.deepcopy(self.module).cpu()
             for name, layer in module.named_modules():
                 if not any(p.requires_grad for p in layer.parameters(recurse=False)):
@@ -148,7 +165,7 @@ class Task:
                         "that builds the model instead of the model."
                     )
                 layer.reset_parameters()
-            return _on(self.params, _trainable(module, self.names))
+            return _on(self.params, self._read(module))
 
     def inputs(self, batch: Batch, key: Tensor) -> Tensor:
         """A batch's inputs as training sees them: augmented."""

@@ -27,7 +27,7 @@ def legend(runs: Mapping[str, Run]) -> list[str]:
     lower = " (lower is better)" if unit.lower else ""
     lines = [
         f"{len(clients)} clients, {sum(clients['n_train'])} training examples, "
-        f"{summary['parameters']:,} parameters" + (f", {repeats} repeats." if repeats > 1 else "."),
+        f"{_parameters(summary)}" + (f", {repeats} repeats." if repeats > 1 else "."),
         f"{unit.name[0].upper()}{unit.name[1:]}{lower}: each client's model on {where}; means over "
         f"clients. {_what_is_above(summaries)}"
         f"Sent: parameters communicated, to and from all sampled clients together{_in_bytes(runs)}."
@@ -41,7 +41,27 @@ def legend(runs: Mapping[str, Run]) -> list[str]:
         lines.append(_what_is_kept(runs))
     if any("new_test" in s for s in summaries):
         lines.append("New test: all clients' logits averaged, on everybody's test examples.")
+    lines += [line for name, run in runs.items() for line in _what_is_shared(name, run)]
     return [*lines, *_about_constants(runs, unit), *_without_value(clients, unit)]
+
+
+def _parameters(summary: Mapping[str, Any]) -> str:
+    """How large the model is; where clients have different ones, each of them."""
+    if "models" not in summary:
+        return f"{summary['parameters']:,} parameters"
+    each = [
+        f"{m['model']} ({plural(m['clients'], 'client')}, {m['parameters']:,} parameters)"
+        for m in summary["models"]
+    ]
+    return f"models {', '.join(each)}"
+
+
+def _what_is_shared(name: str, run: Run) -> list[str]:
+    """Where clients have different models: which share of each is communicated, if any."""
+    models = [m for m in run.summary.get("models", ()) if m["shared"]]
+    each = [f"{100 * m['shared'] / m['parameters']:.1f} % of {m['model']}" for m in models]
+    total = f"{models[0]['shared']:,} parameters" if models else ""
+    return [f"Shared with {name}: {total}, {', '.join(each)}."] if models else []
 
 
 def any_compressed(runs: Mapping[str, Run]) -> bool:

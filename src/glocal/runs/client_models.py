@@ -15,6 +15,7 @@ from glocal.core.errors import GlocalError, unknown
 from glocal.core.types import Params
 from glocal.data.preprocessing.fitted import Preprocessing
 from glocal.experiment.model_files import ABOUT, FROZEN, SERVER, WEIGHTS
+from glocal.nn.architectures import Layout
 from glocal.prediction import model_folder
 from glocal.prediction.client_model import ClientModel, load_model
 from glocal.prediction.description import Description, damaged
@@ -45,7 +46,9 @@ def client_model(
     about = Description.from_json(facts, str(folder / ABOUT))
     number = _number(facts.get("clients"), client, folder)
     name = facts["clients"][number]
-    about = replace(about, client=name)
+    about, layout, frozen = replace(about, client=name), None, FROZEN
+    if "unequal" in facts:
+        about, layout, frozen = _of_several(facts["unequal"], about, number, folder)
     fitted = None
     if facts.get("preprocessing"):
         if not (folder / PREPROCESSING).is_file():
@@ -56,7 +59,8 @@ def client_model(
     else:
         restored = restore(folder)[0]
         stacked = restored.trained.models(torch.tensor([number]))
-        weights = {key: leaf[0].cpu() for key, leaf in stacked.items()} | _frozen(folder)
+        weights = {key: leaf[0].cpu() for key, leaf in stacked.items()}
+    weights = (weights if layout is None else layout.unpack(weights)) | _frozen(folder, frozen)
     built = about.build(weights, folder / "final.safetensors", module)
     return ClientModel(name, built, about, fitted)
 
@@ -130,11 +134,11 @@ def _weights(folder: Path, sources: Any, number: int) -> Params:
     """One client's weights, of which each is read from the file that has it."""
     if not isinstance(sources, dict) or not all(isinstance(v, str) for v in sources.values()):
         raise damaged(str(folder / ABOUT), sources)
-    frozen, file = _frozen(folder), folder / WEIGHTS
+    file = folder / WEIGHTS
     row = _row(file, number) if file.is_file() else None
     if row is not None:
         names = [name for name in _names(file) if name != "ids" and not name.startswith(FROZEN)]
-        return _read(file, names, row) | frozen
+        return _read(file, names, row)
     states, server = folder / "clients.safetensors", folder / "final.safetensors"
     row = _row(states, number)
     kept = {} if row is None else {name: s for name, s in sources.items() if s != SERVER}
@@ -142,16 +146,29 @@ def _weights(folder: Path, sources: Any, number: int) -> Params:
     if row is not None:
         read = _read(states, list(kept.values()), row)
         weights |= {name: read[source] for name, source in kept.items()}
-    return weights | frozen
+    return weights
 
 
-def _frozen(folder: Path) -> Params:
+def _of_several(
+    facts: Any, about: Description, number: int, folder: Path
+) -> tuple[Description, Layout, str]:
+    """Of clients with different models, one's: what it is, how it is packed, what is frozen."""
+    try:
+        which = facts["of_client"][number]
+        model = facts["models"][which]
+        about = replace(about, architecture=str(model["architecture"]), own=bool(model["own"]))
+        return about, Layout.from_json(model), f"{FROZEN}{which}:"
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise damaged(str(folder / ABOUT), "unequal") from error
+
+
+def _frozen(folder: Path, prefix: str) -> Params:
     """What the module has beside trained parameters, where it has anything."""
     file = folder / WEIGHTS
     if not file.is_file():
         return {}
-    names = [name for name in _names(file) if name.startswith(FROZEN)]
-    return {name.removeprefix(FROZEN): leaf for name, leaf in _read(file, names).items()}
+    names = [name for name in _names(file) if name.startswith(prefix)]
+    return {name.removeprefix(prefix): leaf for name, leaf in _read(file, names).items()}
 
 
 def _row(file: Path, number: int) -> int | None:

@@ -20,6 +20,7 @@ from glocal.core.own_code import is_own
 from glocal.data.federation import Federation
 from glocal.experiment.config import Config, of_group
 from glocal.experiment.fingerprint import digest
+from glocal.experiment.unequal import models_of
 from glocal.methods.registry import REGISTERED
 from glocal.methods.specs import calls
 
@@ -97,7 +98,7 @@ def check(root: Path, part: str, fed: Federation, methods: Sequence[str], config
 def own_code(methods: Sequence[str], config: Config) -> dict[str, str]:
     """The digests of the user's own files and registered methods, by name."""
     named = {call.name for spec in methods for call in calls(spec)}
-    texts: Iterable[Any] = (*named, config.model, config.metric)
+    texts: Iterable[Any] = (*named, *models_of(config.model).values(), config.metric)
     files_named = sorted({str(text).rpartition(":")[0] for text in texts if is_own(text)})
     registered = sorted(named & REGISTERED.keys())
     return {file: _digest(file) for file in files_named} | {

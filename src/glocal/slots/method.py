@@ -91,7 +91,7 @@ class Method:
 
     def shared_names(self, task: Task) -> frozenset[str]:
         """Which of the task's parameters are shared."""
-        return frozenset(self.shared.pick(task.names))
+        return task.picked(self.shared.pick)
 
     def client_half(self, task: Task, schema: Schema | None = None) -> Local:
         """The ``Local`` an engine runs: with the private layers in the client's state.

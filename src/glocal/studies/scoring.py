@@ -56,8 +56,8 @@ def tested(fed: Federation) -> Examples:
 
 def logits_of(training: Training, models: Params, examples: Examples) -> Tensor:
     """Logits of each stacked model on its client's examples."""
-    fed, task = training.fed, training.task
-    evaluate = training.engine.evaluate
+    fed, evaluate = training.fed, training.engine.evaluate
+    task = training.task.of_clients(torch.arange(len(fed)))
     return evaluate(task.example_logits, models, fed.x, fed.y, examples.rows)["logits"]
 
 

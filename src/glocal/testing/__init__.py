@@ -11,6 +11,7 @@ A method that passes runs on every engine alike, can be saved and resumed, keeps
 with the clients, and gives the same result for the same seed.
 """
 
-from glocal.testing.contract import SIZES, check_method, ragged
+from glocal.testing.contract import check_method
+from glocal.testing.trained import SIZES, ragged
 
 __all__ = ["SIZES", "check_method", "ragged"]

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
 import torch
-from torch import nn
 
-from glocal.core import rng, secret, tree
+from glocal.core import secret, tree
 from glocal.core.errors import GlocalError
 from glocal.core.threads import one_thread
 from glocal.core.types import Tree, Uplink
-from glocal.data.federation import Federation, federation
+from glocal.data.federation import Federation
 from glocal.engines import CohortRound, Engine, Sequential, Vectorised
 from glocal.engines.base import Workload
 from glocal.engines.lanes import SideBySide
 from glocal.evaluation.evaluate import outcomes
 from glocal.evaluation.trials import pool_is_valid
 from glocal.methods import resolve
-from glocal.nn import models
-from glocal.nn.task import Augment, SeveralTrainingsError, Task
+from glocal.nn.task import Augment, SeveralTrainingsError
 from glocal.slots.method import Method, Plan, as_plan
 from glocal.slots.server_half import whole_model
 from glocal.testing.auxiliary import check_auxiliary
+from glocal.testing.trained import Model, engine_of, ragged, task_of
 from glocal.testing.trees import (
     assert_same,
     assert_structure,
@@ -48,15 +48,12 @@ from glocal.training.loop import COHORT, Training
 from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed, Sampler
 
-SIZES = (5, 9, 14, 23, 41, 12)
-"""Examples of each client of the federation that a method is tested on where none is given."""
-
 
 @one_thread()  # clients trained at once could hide a broken rule behind a race
 def check_method(
     method: str | Method | Plan,
     *,
-    model: str | nn.Module | None = None,
+    model: Model | Mapping[str, Model] | None = None,
     fed: Federation | None = None,
     rounds: int = 3,
     sampler: Sampler | None = None,
@@ -83,7 +80,8 @@ def check_method(
 
     Args:
         method: A spec, a Method or a Plan.
-        model: Of the parameters; a small MLP by default.
+        model: Of the parameters; a small MLP by default. Of several by name, clients have one each,
+            in turns.
         fed: Six clients of 5 to 41 examples by default.
         rounds: How many; a plan needs enough to reach its last stage.
         sampler: Half of the clients in each round by default. The seed is chosen so that, if it can
@@ -101,19 +99,17 @@ def check_method(
     """
     plan = as_plan(resolve(method) if isinstance(method, str) else method)
     fed = ragged() if fed is None else fed
-    if model is None or isinstance(model, str):
-        shape = tuple(fed.x.shape[1:])
-        model = models.build(model or "mlp(7)", input_shape=shape, classes=fed.classes)
-    task = Task(model, augment=augment)
+    task = task_of(model, fed, augment)
     sampler = Fixed(max(1, len(fed) // 2)) if sampler is None else sampler
-    training = Training(plan, task, fed, Sequential(), sampler, rounds, 0, public_noise=True)
+    engine = engine_of(task, Sequential())
+    training = Training(plan, task, fed, engine, sampler, rounds, 0, public_noise=True)
     training = replace(training, seed=telling_seed(training))
     kit = Contract(training, tolerance)
     kit.another_seed()
     kit.frozen()
     kit.engines_agree()
     if compiled:
-        kit.agrees("compiled", Vectorised(compiled=True))
+        kit.agrees("compiled", engine_of(task, Vectorised(compiled=True)))
     kit.saved_and_loaded()
     kit.order()
     kit.side_by_side()
@@ -121,15 +117,6 @@ def check_method(
     kit.candidates()
     stage = kit.traces["sequential"].end.stage
     check_auxiliary(plan.stages[stage].method, training, kit.everybody, kit.engines)
-
-
-def ragged() -> Federation:
-    """Six clients of clearly different sizes; three classes of six features."""
-    owner = [k for k, size in enumerate(SIZES) for _ in range(size)]
-    key = rng.key(7)
-    x = rng.normal(rng.fold(key, 0), (len(owner), 6))
-    y = (x @ rng.normal(rng.fold(key, 1), (6, 3))).argmax(1)
-    return federation(x, y, clients=owner)
 
 
 def cohorts(training: Training) -> list[list[int]]:
@@ -157,7 +144,7 @@ class Contract:
     def __init__(self, training: Training, tolerance: float) -> None:
         self.training = training
         self.tolerance = tolerance
-        self.engines: tuple[Engine, ...] = (Sequential(), Vectorised())
+        self.engines = tuple(engine_of(training.task, e) for e in (Sequential(), Vectorised()))
         self.traces = {e.name: self.twice(e) for e in self.engines}
         self.in_last_stage(self.traces["sequential"].end)
         # Rounds of everybody after the run: in the second nobody's state is the first it had.
@@ -237,7 +224,7 @@ class Contract:
             s.method.local.batch_size for s in self.training.plan.stages
         ):
             return  # without mini-batches there may be nothing to draw
-        other = self.run(self.on(Vectorised(), seed=self.training.seed + 1))
+        other = self.run(self.on(self.engines[1], seed=self.training.seed + 1))
         if same_bits(
             {"s": other.server[-1], "c": other.clients[-1]},
             {"s": first.server[-1], "c": first.clients[-1]},
@@ -249,7 +236,7 @@ class Contract:
         uplink, states = self.together["vectorised"]
         rule = "frozen when finished (vectorised)"
         for i, name in enumerate(self.training.fed.names):
-            alone, kept = Vectorised().round(self.everybody.subset(slice(i, i + 1)))
+            alone, kept = self.engines[1].round(self.everybody.subset(slice(i, i + 1)))
             with_others = uplink_tree(uplink.subset([i])), tree.row(states, [i])
             where = f"client {name}, by itself against with all others,"
             self.close(rule, f"{where} uplink", uplink_tree(alone), with_others[0])
@@ -264,7 +251,7 @@ class Contract:
         self.close("engines agree", "uplink of everybody", uplink_tree(other), uplink_tree(uplink))
         self.close("engines agree", "client states of everybody", kept, states)
         # As on a GPU, and where steps are compiled: in blocks of two, one of them not full.
-        self.agrees("in blocks", Vectorised(in_blocks=True))
+        self.agrees("in blocks", engine_of(self.training.task, Vectorised(in_blocks=True)))
 
     def agrees(self, how: str, engine: Engine) -> None:
         """One more engine gives what the sequential one gave in a round of everybody."""
@@ -277,7 +264,7 @@ class Contract:
 
     def saved_and_loaded(self) -> None:
         """A run that is saved and loaded after any round ends with the same bits."""
-        training = self.on(Vectorised())
+        training = self.on(self.engines[1])
         whole = self.traces["vectorised"]
         progress = training.begin(training.task.params)
         for r in range(training.rounds - 1):
@@ -314,12 +301,12 @@ class Contract:
         works = [work, replace(work, down=down, key=key)]
         several = [replace(one, task=work.task.for_several()) for one in works]
         try:
-            results = SideBySide.of([fed, fed]).rounds(Vectorised(), several)
+            results = SideBySide.of([fed, fed]).rounds(self.engines[1], several)
         except SeveralTrainingsError:
             return  # it is trained one after another
         for number, (one, result) in enumerate(zip(works, results, strict=True), 1):
             assert result is not None
-            alone, kept = Vectorised().round(one)
+            alone, kept = self.engines[1].round(one)
             what = f"training {number}, with another against by itself,"
             self.close("side by side", f"{what} uplink", uplink_tree(result[0]), uplink_tree(alone))
             self.close("side by side", f"{what} client states", result[1], kept)
@@ -357,7 +344,7 @@ class Contract:
         }
         rule = "inputs unmodified (candidates)"
         assert_same(rule, "what they were made of", round_inputs(work), before)
-        want = structure({k: v.unsqueeze(0) for k, v in task.params.items()})
+        want = structure({k: v.unsqueeze(0) for k, v in task.largest().params.items()})
         for name, models_ in candidates["sequential"].items():
             assert_structure("candidates", f"candidate {name!r}", structure(models_), want)
         self.close(

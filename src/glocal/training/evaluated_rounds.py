@@ -55,7 +55,7 @@ def spacing(training: Training) -> int:
 def _passes(training: Training, stage: int) -> float:
     """The forward passes that it takes to evaluate all clients once in a stage."""
     half, fed = training.halves[stage], training.fed
-    method, task = training.plan.stages[stage].method, training.task
+    method, task = training.plan.stages[stage].method, training.task.largest()
     begun = method.begin(task, task.params, training.setting)
     down = method.broadcast(begun, 0, training.setting)
     params = whole_model(task, begun)

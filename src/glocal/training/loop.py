@@ -18,21 +18,27 @@ from glocal.data.federation import Federation
 from glocal.data.schema import Schema
 from glocal.data.split import Split
 from glocal.engines.base import CohortRound, Engine, Workload
-from glocal.engines.batching import PlanSize
 from glocal.evaluation.communication import NO_TRAFFIC, RoundTraffic, Traffic, round_traffic
 from glocal.evaluation.evaluate import Models
+from glocal.nn.architectures import Architectures
 from glocal.nn.task import Task
 from glocal.slots.client import Local
 from glocal.slots.compression import MessageSize
 from glocal.slots.method import Method, Plan
 from glocal.slots.server_half import whole_model
-from glocal.slots.sharing import size_by_part
 from glocal.slots.weighting import Setting
-from glocal.training import best_round, evaluated_rounds, first_rounds, plateau, secret_draws
+from glocal.training import (
+    best_round,
+    evaluated_rounds,
+    first_rounds,
+    known_beforehand,
+    plateau,
+    secret_draws,
+)
 from glocal.training.attacks import Adversary
 from glocal.training.availability import Availability
 from glocal.training.client_state.placement import Storage
-from glocal.training.client_state.store import ClientStore, FirstStates
+from glocal.training.client_state.store import ClientStore, FirstByGroup, FirstStates
 from glocal.training.clients import Clients, LocalClients, nobody
 from glocal.training.divergence import check_policy
 from glocal.training.participation import answering
@@ -178,10 +184,7 @@ class Training:
     @cached_property
     def sizes(self) -> list[tuple[MessageSize, int]]:
         """What a client's update takes in each stage when sent, and the private parameters."""
-        methods, params = [stage.method for stage in self.plan.stages], self.task.params
-        private = [size_by_part(params, m.shared_names(self.task))[1] for m in methods]
-        schema = self.setting.schema
-        return [(m.message(self.task, schema), n) for m, n in zip(methods, private, strict=True)]
+        return known_beforehand.sizes(self)
 
     @cached_property
     def gradients(self) -> list[Tensor]:
@@ -211,16 +214,7 @@ class Training:
     @cached_property
     def workload(self) -> Workload:
         """What an engine may prepare for."""
-        n = self.fed.train.counts()
-        steps = [
-            sum(PlanSize.of(n, p.epochs, p.steps, half.batch_size).steps for p in half.phases)
-            for half in self.halves
-        ]
-        cohort = max(1, round(self.setting.taking_part * len(self.fed)))
-        varies = self.setting.sampling != "fixed" or self.setting.answering != 1
-        turns = tuple(cohort * trainings for trainings in self.turns)
-        rounds = self.affordable if turns else self.last  # as many, whatever is chosen
-        return Workload(rounds * max(steps), cohort, varies=varies, turns=turns)
+        return known_beforehand.workload(self)
 
     def method(self, progress: Progress) -> Method:
         """The method of the stage the run is in."""
@@ -368,14 +362,19 @@ class Training:
         progress.server = {**begun, "privacy": progress.server["privacy"]}  # spent is spent
         progress.clients = self.store(progress)
 
-    def make(self, progress: Progress, local: Local) -> FirstStates:
+    def make(self, progress: Progress, local: Local) -> FirstStates | FirstByGroup:
         """How a client makes its state when it first takes part in this stage."""
-        params = whole_model(self.task, progress.server)
-        numbers, key = self.fed.numbers, partial(self.key, INIT, progress.stage)
-        return FirstStates(
-            init=lambda key: local.init(self.task, params, key),
-            key=key if numbers is None else lambda client: key(int(numbers[client])),
-        )
+        of_number, numbers = partial(self.key, INIT, progress.stage), self.fed.numbers
+        key = of_number if numbers is None else lambda client: of_number(int(numbers[client]))
+
+        def first(task: Task, params: Params) -> FirstStates:
+            return FirstStates(init=lambda key: local.init(task, params, key), key=key)
+
+        if isinstance(self.task, Architectures):
+            shared, parts = progress.server["params"], self.task.parts
+            own = tuple(first(part, {**part.params, **shared}) for part in parts)
+            return FirstByGroup(own, self.task.of_client)
+        return first(self.task, whole_model(self.task, progress.server))
 
     def models(self, progress: Progress, down: Downlink | None = None) -> Models:
         """Every client's candidates, as the run stands; ``down`` is what the server sent them."""

@@ -99,10 +99,10 @@ def success(
     x = mark.stamped(fed.x, fed.test.rows)
     shares = []
     for i in range(len(ids)):
-        rows, _ = padded_rows(fed.test, ids[i : i + 1])
-        logits = engine.evaluate(task.example_logits, tree.row(models, [i]), x, fed.y, rows)[
-            "logits"
-        ][0]
+        one = ids[i : i + 1]
+        rows, _ = padded_rows(fed.test, one)
+        predict, model = task.of_clients(one).example_logits, tree.row(models, [i])
+        logits = engine.evaluate(predict, model, x, fed.y, rows)["logits"][0]
         others = fed.y[rows[0]] != mark.target
         fooled = logits.argmax(-1)[others] == mark.target
         shares.append(float(fooled.float().mean()) if len(fooled) else math.nan)

@@ -24,6 +24,7 @@ from glocal.data.datasets.adult import source as adult_source
 from glocal.data.datasets.formats import CIFAR_BINARY, CIFAR_PICKLED, CIFAR_PNG, IDX
 from glocal.data.datasets.image_dataset import ImageSet, source
 from glocal.data.datasets.packages import Package
+from glocal.data.datasets.questions import digits_questions
 from glocal.data.datasets.texts import SHAKESPEARE, SOTU, shakespeare, sotu
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -166,6 +167,7 @@ SOURCES: dict[str, Entry] = {
         "Alpaydin, Kaynak: Optical recognition of handwritten digits, UCI Machine Learning "
         "Repository, 1998",
     ),
+    "digits-questions": Entry(digits_questions, "as scikit-learn", "scikit-learn, generated"),
     # As Keras' documentation states it; the packages state nothing about the data.
     "mnist": Entry(
         mnist,

@@ -17,6 +17,8 @@ from glocal.core.errors import GlocalError
 from glocal.core.spec import parse_call, written
 from glocal.nn.models.bilstm import bilstm
 from glocal.nn.models.cnn import cnn, lenet
+from glocal.nn.models.headed import headed
+from glocal.nn.models.image_question import image_question
 from glocal.nn.models.lstm import char_lstm, word_lstm
 from glocal.nn.models.mlp import logistic, mlp
 from glocal.nn.models.mobilenet import mobilenet
@@ -27,6 +29,8 @@ REGISTRY: dict[str, Callable[..., nn.Module]] = {
     "bilstm": bilstm,
     "char-lstm": char_lstm,
     "cnn": cnn,
+    "headed": headed,
+    "image-question": image_question,
     "lenet": lenet,
     "logistic": logistic,
     "mlp": mlp,

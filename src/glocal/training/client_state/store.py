@@ -55,6 +55,30 @@ class FirstStates:
         return True
 
 
+@dataclass(frozen=True)
+class FirstByGroup:
+    """First states of clients of several groups, each made by that of its group."""
+
+    groups: tuple[FirstStates, ...]
+    of_client: Tensor
+    """[clients] the number of each one's group."""
+
+    def __call__(self, client: int) -> ClientState:
+        """One client's."""
+        return self.groups[int(self.of_client[client])](client)
+
+    def many(self, clients: Sequence[int]) -> Tree:
+        """All of theirs, stacked."""
+        numbers = self.of_client[list(clients)]
+        places = [(numbers == group).nonzero().flatten() for group in range(len(self.groups))]
+        made = [
+            first.many([clients[i] for i in some.tolist()])
+            for first, some in zip(self.groups, places, strict=True)
+            if len(some)
+        ]
+        return tree.row(tree.cat(made), torch.cat(places).argsort())
+
+
 class ClientStore:
     """``gather`` rows for a cohort, ``scatter`` them back after its round."""
 
@@ -131,7 +155,7 @@ class ClientStore:
     def _fresh(self, host: Tensor, make: Make) -> Tree:
         """First states, stacked, on the device, each row its own memory."""
         clients = host.tolist()
-        if isinstance(make, FirstStates):
+        if isinstance(make, FirstStates | FirstByGroup):
             made = make.many(clients)
         else:
             made = tree.stack([make(i) for i in clients])
