@@ -32,7 +32,7 @@ test-compiled: $(READY) ## what compiles steps, every method among it; needs a C
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/engines
 
 $(READY_TO_DEPLOY): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[flower]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[flower,ray]"
 	@touch $@
 
 test-deploy: $(READY_TO_DEPLOY) ## between machines: every method, refusals, killed processes over Flower
