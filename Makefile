@@ -32,13 +32,14 @@ test-compiled: $(READY) ## what compiles steps, every method among it; needs a C
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/engines
 
 $(READY_TO_DEPLOY): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[flower]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[flower,ray]"
 	@touch $@
 
 test-deploy: $(READY_TO_DEPLOY) ## between machines: every method, refusals, killed processes over Flower
 	$(BIN)/python -m pytest -n auto --dist worksteal -m deploy tests/deploy
 
 test-deploy-all: $(READY_TO_DEPLOY) ## more methods, and each process killed, over Flower (half an hour)
+	@echo "make test-deploy-all, $$(date -u +%F): three nodes with four clients each over Flower, with TLS" > benchmarks/deploy.txt
 	GLOCAL_KEEP=benchmarks/deploy.txt $(BIN)/python -m pytest -m deploy_all tests/deploy
 
 # Libraries choose their arithmetic by the processor, and round otherwise on another one.

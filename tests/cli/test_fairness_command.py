@@ -176,7 +176,7 @@ def test_curves_have_the_mean_gini_and_the_mean_worst_tenth() -> None:
 
 
 def classes(count: int) -> Any:
-    return SimpleNamespace(target=Target(), classes=count, y=torch.zeros(3))
+    return SimpleNamespace(target=Target(), classes=count, x=torch.zeros(3, 2), y=torch.zeros(3))
 
 
 def test_metrics_must_fit_the_data() -> None:

@@ -39,7 +39,8 @@ class Without(LocalClients):
     ) -> CohortSteps:
         if progress.round == ROUND:
             ids = torch.tensor([i for i in ids.tolist() if i not in self.clients])
-        return (yield from super().round(training, progress, down, ids))
+        answers = yield from super().round(training, progress, down, ids)
+        return replace(answers, reached=None)  # the whole cohort was
 
 
 def assert_sat_out(deployed: Deployment, served: Served, *clients: int) -> None:

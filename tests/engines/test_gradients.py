@@ -86,7 +86,8 @@ def task(fed: glocal.Federation) -> Task:
     return Task(models.build("mlp(3)", input_shape=tuple(fed.x.shape[1:]), classes=fed.classes))
 
 
-@pytest.mark.parametrize("spec", [*SPECS, *MORE])
+# dp-sgd draws how many examples a batch has: what it declares is their mean.
+@pytest.mark.parametrize("spec", [*(spec for spec in SPECS if spec != "dp-sgd"), *MORE])
 def test_declared_is_what_was_computed(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fed, many = ragged(), spec in EVERYBODY
     plan, sampler = as_plan(resolve(SMALL.get(spec, spec))), Fixed(len(SIZES) if many else 3)

@@ -60,7 +60,7 @@ def predictions(run: glocal.Run, fed: Federation, k: int) -> tuple[Any, Any]:
     """Client k's predictions and labels on its test data, by hand."""
     assert run.trained is not None
     params = run.trained.models(torch.tensor([k]))
-    module = run._filled({name: value[0] for name, value in params.items()}).eval()
+    module = run._filled(run.template, {name: value[0] for name, value in params.items()}).eval()
     x, y = fed[k].test
     with torch.no_grad():
         output = module(x)[:, 0].double()
