@@ -114,8 +114,9 @@ def test_methods(spec: str, folds: list[Federation]) -> None:
         check(engine, works, alone=alone)
 
 
+# dp-sgd's batches are drawn, and their steps are not compiled.
 @compiles
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec != "dp-sgd"])
 def test_compiled(spec: str, folds: list[Federation], capsys: pytest.CaptureFixture[str]) -> None:
     engine = Vectorised(compiled=True)
     check(engine, cohort_rounds(spec, folds, COHORTS))

@@ -92,6 +92,23 @@ def test_lambda_is_chosen_on_validation_data() -> None:
     assert study.choice(cells, 0.8) == 1.0
     assert study.choice(cells, 0.0) == 3.0
     assert study.choice(cells, 0.9) == 0.0  # none is so accurate: the most accurate
+    chance = {0.0: cell(0.84, 0.5, 0.4), 1.0: cell(0.81, 0.45, 0.42)}
+    assert study.choice(chance, 0.8) == 0.0  # below one half is chance, too
+
+
+def test_the_adversary_is_found_beside_what_other_components_keep(people: Path) -> None:
+    quick = config(people, rounds=1)
+    found = study.fair_representations([f"{LG}+top-k(0.5)"], quick, lams=[1])
+    assert 0 <= found["rows"][0]["adversary"]["mean"] <= 1
+
+
+def test_people_of_one_kind_at_each_client_are_refused(people: Path, tmp_path: Path) -> None:
+    head, *rows = people.read_text().splitlines()
+    cells = [row.split(",") for row in rows]
+    alike = [",".join([a, b, "mf"[c in "ab"], y, c]) for a, b, _, y, c in cells]
+    (tmp_path / "alike.csv").write_text("\n".join([head, *alike]) + "\n")
+    with pytest.raises(GlocalError, match="no client has test rows with two values of 'sex'"):
+        study.fair_representations([LG], config(tmp_path / "alike.csv"), lams=[1])
 
 
 @pytest.mark.parametrize(

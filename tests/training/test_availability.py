@@ -186,7 +186,7 @@ def test_privacy_divides_by_those_expected_to_answer() -> None:
         ("fedavg", {"availability": "dropout(1)"}, "0 or more and below 1"),
         ("fedavg", {"availability": "on-off(0, 3)"}, "on must be an integer of 1 or more"),
         ("fedavg", {"availability": "away(5, 2)"}, "the last round away must be an integer of 5"),
-        ("fedavg", {"availability": "sleep(5)"}, "unknown absence 'sleep'"),
+        ("fedavg", {"availability": "sleep(5)"}, "unknown availability 'sleep'"),
         ("fedavg", {"availability": 3}, "availability must be text"),
     ],
 )

@@ -82,6 +82,7 @@ def test_the_run_says_who_was_slow_and_what_was_computed() -> None:
     ("spec", "sentence"),
     [
         ("drop(2)", "share must be from 0 to 1, not 2"),
+        ("drop(1)", "leaves nobody to train"),
         ("use(0.5, at_least=-1)", "at_least must be from 0 to 1"),
         ("wait(0.5)", "unknown policy for stragglers 'wait'"),
     ],

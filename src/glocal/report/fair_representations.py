@@ -44,7 +44,8 @@ def show(result: Result) -> None:
             for row in result["chosen"]
         ],
         "Chosen in each repeat on validation data: of the λ with a validation accuracy of at least "
-        f"{percent(result['least'])} %, the one from which fresh adversaries recover least.",
+        f"{percent(result['least'])} % (or, where none has that, of the most accurate), the one "
+        "from which fresh adversaries recover least.",
         left=2,
     )
     rates = ", ".join(f"{name} {percent(share)} %" for name, share in _rates(result).items())

@@ -128,7 +128,7 @@ def fitted(
 
 def assisted(inner: Local, auxiliary: Auxiliary, layer: str, told: Dimensions) -> tuple[Phase, ...]:
     """The phases of ``inner``, whose steps train the auxiliary as well, ``carry["auxiliary"]``."""
-    passes = 1 if auxiliary.view is None else 2
+    passes = (1 if auxiliary.view is None else 2) * (1 + auxiliary.own_steps)
 
     def with_auxiliary_of(step: Step) -> Step:
         def assisted_step(

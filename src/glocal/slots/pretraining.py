@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from glocal.core.types import Batch, Carry, Downlink, Tree
-from glocal.core.validation import integer, real
+from glocal.core.validation import integer, not_negative
 from glocal.nn.task import Task
 from glocal.slots.auxiliary import Auxiliary
 from glocal.slots.client import MOST_EPOCHS, Local, Phase, Step
@@ -58,7 +58,7 @@ def pretrain(epochs: int = 5, *, weight: float | None = None, labels: bool = Tru
     """
     integer(epochs, "epochs", 1, MOST_EPOCHS)
     if weight is not None:
-        real(weight, "weight")
+        not_negative(weight=weight)
     return Pretraining(epochs, weight, labels)
 
 

@@ -23,6 +23,7 @@ from glocal.core.errors import GlocalError, shown
 from glocal.core.progress import Report, silent
 from glocal.core.types import Params
 from glocal.core.validation import not_negative
+from glocal.data.attributes import Attributes
 from glocal.data.federation import Federation
 from glocal.data.schema import needs_classes
 from glocal.evaluation.attribute_probe import PROBES
@@ -131,6 +132,7 @@ def all_specs(
             "this study hides protected attributes, and the data has none: name the columns with "
             "--protected, or use --data adult."
         )
+    _check_groups(fed, fed.attributes)
     if not lams:
         raise GlocalError("give at least one λ.")
     for lam in lams:
@@ -161,6 +163,17 @@ def with_adversary(method: str, lam: float, against: Against, layer: str) -> str
     spec = f"{method}+adversary({settings}){after}"
     resolve(spec)
     return spec
+
+
+def _check_groups(fed: Federation, attributes: Attributes) -> None:
+    """Raise if no client has people of two kinds: its name then says what they are."""
+    each = [attributes.codes[fed.test.of(k)] for k in range(len(fed))]
+    for place, name in enumerate(attributes.names):
+        if all(len(set(codes[:, place].tolist())) < 2 for codes in each):
+            raise GlocalError(
+                f"no client has test rows with two values of {name!r}, so that nothing can be "
+                "found out about it within a client: leave it out."
+            )
 
 
 def _last(method: str) -> Method:
@@ -194,7 +207,10 @@ def trained_adversary(done: Trained) -> Guesses:
         a, dim = {k: v for k, v in params.items() if k.startswith(f"{PREFIX}.")}, None
     else:
         make = t.make(progress, t.halves[progress.stage])
-        a, dim = progress.clients.gather(all_ids(t.fed), make)["auxiliary"], 0
+        state = progress.clients.gather(all_ids(t.fed), make)
+        while "auxiliary" not in state:  # other components keep their own beside it
+            state = state["inner"]
+        a, dim = state["auxiliary"], 0
 
     def logits(h: Tensor) -> Mapping[int, Tensor]:
         with torch.no_grad():
@@ -222,7 +238,12 @@ def choice(by_lam: Mapping[float, Cell], least: float) -> float:
     if not enough:
         best = max(cell["val_accuracy"] for cell in by_lam.values())
         enough = [lam for lam, cell in by_lam.items() if cell["val_accuracy"] == best]
-    return min(enough, key=lambda lam: recovered(by_lam[lam], "val_"))
+
+    def order(lam: float) -> tuple[float, float]:
+        # Below one half is chance, too; of equals, the more accurate.
+        return max(recovered(by_lam[lam], "val_"), 0.5), -by_lam[lam]["val_accuracy"]
+
+    return min(enough, key=order)
 
 
 def recovered(cell: Cell, where: str = "") -> float:

@@ -165,5 +165,5 @@ def availability(given: str | Availability | None) -> Availability | None:
     if given is None or isinstance(given, Availability):
         return given
     check("availability", given, str)
-    parts = (build("absence", ABSENCES, part) for part in split_plus(given))
+    parts = (build("availability", ABSENCES, part) for part in split_plus(given))
     return Availability(given, tuple(parts))

@@ -48,6 +48,10 @@ class Stragglers:
             value = getattr(self, name)
             if not 0 <= real(value, f"stragglers' {name}") <= 1:
                 raise GlocalError(f"stragglers' {name} must be from 0 to 1, not {shown(value)}.")
+        if self.share == 1 and not self.used:
+            raise GlocalError(
+                "stragglers='drop(1)' leaves nobody to train: give a share below 1, or use(1)."
+            )
 
     @property
     def present(self) -> float:

@@ -88,9 +88,11 @@ def shakespeare(
         least: roles with fewer characters are left out.
         folder: where the files are.
     """
+    integer(least, "least of shakespeare", 1)
+    if roles is not None:
+        integer(roles, "roles of shakespeare", 1)
     found = passages(SHAKESPEARE, folder)
     size = found.lengths()
-    integer(least, "least of shakespeare", 1)
     places = [k for k in range(len(size)) if size[k] >= least]
     if roles is not None:
         integer(roles, "roles of shakespeare", 1, len(places))
