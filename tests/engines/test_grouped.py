@@ -30,7 +30,10 @@ def trained(spec: str, models: object, engine: Engine) -> tuple[Training, Progre
     return training, training.run(training.begin(task.params))
 
 
-@pytest.mark.parametrize("spec", ["lg-fedavg(shared=head, warmup=0)", "ditto(shared=head)"])
+LONGER = pytest.param("lg-fedavg(shared=head, warmup=0)", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("spec", ["ditto(shared=head)", LONGER])
 def test_a_method_with_two_architectures_keeps_the_contract(spec: str) -> None:
     check_method(spec, model=MODELS, rounds=2)
 
