@@ -57,6 +57,7 @@ def test_a_kit_is_read_again(kit: Path) -> None:
         (lambda given: given.update(address=3), "is damaged"),
         (lambda given: given["plan"].update(settings=5), "the plan is damaged"),
         (lambda given: given["plan"].update(results="no"), "the plan is damaged"),
+        (lambda given: given["plan"]["settings"].update(method="fedavg"), "the plan is damaged"),
         (lambda given: given["plan"]["schema"].update(classes=float("inf")), "the plan is damaged"),
     ],
 )

@@ -227,7 +227,8 @@ class DeployPlan:
             raise GlocalError(
                 f"the plan is damaged ({type(error).__name__}): get it again."
             ) from error
-        if not isinstance(settings, Mapping) or not isinstance(results, bool | None):
+        named_twice = isinstance(settings, Mapping) and "method" in settings
+        if not isinstance(settings, Mapping) or named_twice or not isinstance(results, bool | None):
             raise GlocalError("the plan is damaged (its settings or results): get it again.")
         return cls(str(method), from_mapping(settings), schema, results)
 
