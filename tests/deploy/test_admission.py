@@ -76,3 +76,13 @@ def test_a_name_has_one_key(tmp_path: Path) -> None:
     folder.joined_file.write_text("{}")
     with pytest.raises(GlocalError, match="the rounds have begun without 'late'"):
         admit(folder, "late", second)
+
+
+def test_what_a_file_holds_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notes").write_text("password hunter2")
+    with pytest.raises(GlocalError, match="'notes' is no key of a participant") as refused:
+        admit(ServerFolder(tmp_path), "clinic", "notes")
+    assert "hunter2" not in str(refused.value)
+    with pytest.raises(GlocalError, match="is no key of a participant"):
+        admit(ServerFolder(tmp_path), "clinic", "a" * 5000)

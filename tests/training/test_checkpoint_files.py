@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pickle
 import random
 import struct
@@ -194,3 +195,14 @@ def test_other_files_are_let_be(tmp_path: Path) -> None:
     series.write(1, {}, state())
     series.write(2, {}, state())
     assert sorted(f.name for f in tmp_path.iterdir())[1:] == ["mine.txt"]
+
+
+def test_only_their_owner_can_read_them(tmp_path: Path) -> None:
+    """Also where a part that was open to all is left over."""
+    (tmp_path / ".part").touch(0o644)
+    before = os.umask(0)
+    try:
+        CheckpointFiles(tmp_path).write(1, {}, state())
+    finally:
+        os.umask(before)
+    assert [file.stat().st_mode & 0o777 for file in tmp_path.iterdir()] == [0o600]

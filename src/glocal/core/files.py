@@ -32,6 +32,11 @@ def replacing(path: Path, temporary: str = "") -> Iterator[BinaryIO]:
         raise
 
 
+def private(path: str, flags: int) -> int:
+    """An ``opener`` for :func:`open`: a file that it makes is for its owner alone."""
+    return os.open(path, flags, 0o600)
+
+
 def write(path: Path, content: bytes) -> None:
     """Write atomically, or raise the error for it.
 

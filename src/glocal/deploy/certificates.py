@@ -124,14 +124,15 @@ def fingerprint(public_key: str | bytes) -> str:
         load = serialization.load_pem_public_key if pem else serialization.load_ssh_public_key
         key: Any = load(content)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise _not_a_key(public_key) from error
+        raise not_a_key(public_key) from error
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise _not_a_key(public_key)
+        raise not_a_key(public_key)
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     return hashlib.sha256(key.public_bytes(serialization.Encoding.DER, form)).hexdigest()
 
 
-def _not_a_key(given: str | bytes) -> GlocalError:
+def not_a_key(given: str | bytes) -> GlocalError:
+    """The error for what is given as a key, or as a file with one, and is none."""
     return GlocalError(
         f"{shown(given)} is no key of a participant: give the line that glocal deploy join prints "
         "(ecdsa-sha2-nistp384 ...), or the file with it."
@@ -139,25 +140,32 @@ def _not_a_key(given: str | bytes) -> GlocalError:
 
 
 def check_valid(certificate_file: Path) -> None:
-    """Raise where a certificate cannot be read, or has expired or does not hold yet."""
+    """Raise where the certificate in a file cannot be read, has expired or does not hold yet."""
+    try:
+        content = certificate_file.read_bytes()
+    except OSError:
+        content = b""
+    check_content(content, str(certificate_file))
+
+
+def check_content(content: bytes, which: str) -> None:
+    """Raise where a certificate cannot be read, has expired or does not hold yet."""
     with extra():
         from cryptography import x509
     try:
-        certificate: Certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
-    except (OSError, ValueError) as error:
+        certificate: Certificate = x509.load_pem_x509_certificate(content)
+    except ValueError as error:
         raise GlocalError(
-            f"the certificate {certificate_file} cannot be read: ask for the kit again."
+            f"the certificate {which} cannot be read: ask for the kit again."
         ) from error
     end, now = certificate.not_valid_after_utc, datetime.now(UTC)
     if end < now:
         raise GlocalError(
-            f"the certificate {certificate_file} expired on {end:%Y-%m-%d}: make a new deployment "
+            f"the certificate {which} expired on {end:%Y-%m-%d}: make a new deployment "
             "(glocal deploy init) and send its kit to all participants."
         )
     if certificate.not_valid_before_utc > now:
-        raise GlocalError(
-            f"the certificate {certificate_file} does not hold yet: check this machine's clock."
-        )
+        raise GlocalError(f"the certificate {which} does not hold yet: check this machine's clock.")
 
 
 def _new_key() -> Any:

@@ -25,6 +25,7 @@ def plan_of(settings_file: Path, results: bool | None = None) -> DeployPlan:
 
 def make(path: Path, plan: DeployPlan, settings: Settings, days: int) -> ServerFolder:
     """Make the folder of a deployment; one that is there already is refused."""
+    _ = settings.patience  # refuses what cannot be waited for
     if path.exists() and any(path.iterdir()):
         raise GlocalError(f"{path} has files in it already: choose another folder.")
     folder = ServerFolder(files.make_folder(path).absolute())

@@ -42,21 +42,34 @@ class Application:
 
 
 def prepare(path: Path, kit_file: Path, data: Path, name: str) -> Application:
-    """Make the key, and check the kit, the certificate and the data; nothing is sent."""
+    """Make the key, and check the kit, the certificate and the data; nothing is sent.
+
+    What was approved before stays as it is.
+    """
     kit = Kit.read(kit_file)
     split_address(kit.address)
-    if not path.exists():
-        files.make_folder(path.parent)
-        path.mkdir(mode=0o700)
-    folder = NodeFolder(path.absolute())
-    files.write(folder.authority, kit.authority.encode())
-    certificates.check_valid(folder.authority)
+    certificates.check_content(kit.authority.encode(), f"in {kit_file}")
     plan = kit.approved_plan()
+    folder = NodeFolder(_own_folder(path).absolute())
     approved = Approved.now(name, kit.address, kit.digest, str(data.absolute()))
     public_key = certificates.make_node_key(folder.key)
     files.write(folder.public_key, f"{public_key}\n".encode())
     fed = approved_rows(plan, approved)
     return Application(folder, kit, plan, name, fed, data.absolute(), public_key)
+
+
+def _own_folder(path: Path) -> Path:
+    """The participant's folder, which is for its user alone; one that is there becomes so."""
+    if not path.exists():
+        files.make_folder(path.parent)
+        path.mkdir(mode=0o700)
+    try:
+        files.make_folder(path).chmod(0o700)
+    except OSError as error:
+        raise GlocalError(
+            f"{path} cannot be made yours alone ({error.strerror}): choose another --folder."
+        ) from error
+    return path
 
 
 def approved_rows(plan: DeployPlan, approved: Approved) -> tuple[str, ...]:
@@ -71,18 +84,30 @@ def approved_rows(plan: DeployPlan, approved: Approved) -> tuple[str, ...]:
 def approve(application: Application) -> None:
     """Keep what was agreed to: from now on the node answers requests of this plan."""
     folder, kit = application.folder, application.kit
+    files.write(folder.authority, kit.authority.encode())
     application.plan.write(folder.plan_file)
     data = str(application.data)
     folder.write_approved(Approved.now(application.name, kit.address, kit.digest, data))
 
 
 def was_approved(application: Application) -> bool:
-    """Whether this very plan was approved with this data before."""
-    folder = application.folder
-    if not folder.approved_file.exists():
-        return False
+    """Whether all of this was approved before."""
+    return application.folder.approved_file.exists() and not changes(application)
+
+
+def changes(application: Application) -> list[str]:
+    """What is other than was approved before; an approval of one server is none of another."""
+    folder, kit = application.folder, application.kit
     before = folder.approved
-    return (before.digest, before.data) == (application.kit.digest, str(application.data))
+    known = folder.authority.read_bytes() if folder.authority.exists() else b""
+    same = {
+        "the plan": before.digest == kit.digest,
+        "the server's address": before.address == kit.address,
+        "the server's certificate": known == kit.authority.encode(),
+        "your data's file": before.data == str(application.data),
+        "your name": before.name == application.name,
+    }
+    return [what for what, is_same in same.items() if not is_same]
 
 
 def children(folder: NodeFolder) -> tuple[Child, Child]:

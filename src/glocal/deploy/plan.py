@@ -223,10 +223,13 @@ class DeployPlan:
         try:
             schema = DataSchema.from_json(given["schema"])
             method, settings, results = (given[k] for k in ("method", "settings", "results"))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise GlocalError(
                 f"the plan is damaged ({type(error).__name__}): get it again."
             ) from error
+        named_twice = isinstance(settings, Mapping) and "method" in settings
+        if not isinstance(settings, Mapping) or named_twice or not isinstance(results, bool | None):
+            raise GlocalError("the plan is damaged (its settings or results): get it again.")
         return cls(str(method), from_mapping(settings), schema, results)
 
     def write(self, path: Path) -> None:

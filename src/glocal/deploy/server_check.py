@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from pathlib import Path
 
-from glocal.core.errors import GlocalError
+from glocal.core.errors import GlocalError, shown
 
 EXPIRED = 10
 """OpenSSL's number for a certificate that has expired."""
@@ -15,9 +16,22 @@ EXPIRED = 10
 def split_address(address: str) -> tuple[str, int]:
     """Host and port."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise GlocalError(f"{address} is no address of a server: write it like server.org:8443.")
-    return host.strip("[]"), int(port)
+    host = host.strip("[]")
+    right_port = re.fullmatch("[0-9]{1,5}", port) is not None and 0 < int(port) < 65536
+    if not right_port or not _can_be_looked_up(host):
+        raise GlocalError(
+            f"{shown(address)} is no address of a server: write it like server.org:8443."
+        )
+    return host, int(port)
+
+
+def _can_be_looked_up(host: str) -> bool:
+    """Whether this may be the name of a machine, or its address."""
+    try:
+        host.encode("idna")  # as sockets do
+    except UnicodeError:
+        return False
+    return bool(host) and host.isprintable() and " " not in host
 
 
 def is_there(address: str, authority: Path, limit: float = 5.0) -> bool:

@@ -3,7 +3,8 @@
 A file is in the safetensors format, so that nothing in it is ever executed and anybody can read it;
 its metadata says how the tensors make up trees. Its name is its number and the sha256 of what is in
 it (as ``sha256sum`` prints it). It is written beside, flushed to disk and renamed; of a series the
-newest few are kept, and a damaged one is passed over for the one before it.
+newest few are kept, and a damaged one is passed over for the one before it. Only its owner can read
+it: a checkpoint of private training holds the key of its noise.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 from glocal.core import tree_bytes
 from glocal.core.errors import NoRoomError
-from glocal.core.files import flush_folder
+from glocal.core.files import flush_folder, private
 from glocal.core.types import Tree
 
 _FILE = re.compile(r"(\d{8})-([0-9a-f]{64})\.safetensors")
@@ -51,7 +52,8 @@ class CheckpointFiles:
         beside = self.folder / ".part"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with beside.open("wb") as file:
+            beside.unlink(missing_ok=True)  # one that is left over may be open to others
+            with open(beside, "xb", opener=private) as file:
                 digest = hashlib.sha256()
                 for part in tree_bytes.parts(facts, trees):
                     digest.update(part)

@@ -85,6 +85,9 @@ def join(
     application = join.prepare(folder or Path(check_name(name)), kit, data, check_name(name))
     if not join.was_approved(application):
         plan = application.plan
+        if application.folder.approved_file.exists():
+            changed = " and ".join(join.changes(application))
+            _say(f"this is not what you approved before: another is {changed}.")
         report.deployment.show_plan(plan.to_json(), plan.digest, sends_results=plan.sends_results)
         if not yes and not typer.confirm("Do you approve this plan?"):
             raise GlocalError("the plan was not approved: nothing was sent.")
