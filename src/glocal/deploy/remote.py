@@ -19,6 +19,7 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Downlink, Tree, Uplink
 from glocal.deploy import wire
+from glocal.deploy.answers import is_result
 from glocal.deploy.asking import ask
 from glocal.deploy.patience import NoQuorumError, Patience
 from glocal.deploy.plan import DeployPlan
@@ -50,6 +51,8 @@ class RemoteClients:
     examples: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Training, validation and test examples of each, as it declared them when it joined."""
     patience: Patience = field(default_factory=Patience)
+    left_out: list[str] = field(default_factory=list)
+    """Clients whose node answered the evaluation without a row of theirs that can be one."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -169,14 +172,20 @@ class RemoteClients:
         Where results stay with the nodes, each keeps its clients' rows, and there are none here.
         """
         rows: dict[str, dict[str, Any]] = {}
+        wrong: list[str] = []
         answers = self._of_all("evaluate", training, progress, self.patience.evaluation)
         for key, answer in answers.items():
-            own, sent = self._own(key), answer.facts.get("rows")
-            for each in sent if isinstance(sent, list) else ():
-                if isinstance(each, dict) and isinstance(each.get("row"), dict):
-                    name = each["row"].get("client")
-                    if name in own and isinstance(each.get("tests"), dict):
-                        rows[name] = each
+            sent, config = answer.facts.get("rows"), self.plan.config
+            each_row = [
+                (_client_of(each), each) for each in (sent if isinstance(sent, list) else [])
+            ]
+            for name in self._own(key):
+                found = [each for client, each in each_row if client == name]
+                if len(found) == 1 and is_result(found[0], self.examples[name], training, config):
+                    rows[name] = found[0]
+                elif self.plan.sends_results:
+                    wrong.append(name)
+        self.left_out = [name for name in self.names if name in wrong]
         return with_verdicts([rows[name] for name in self.names if name in rows], training)
 
     def _own(self, key: bytes) -> list[str]:
@@ -298,6 +307,12 @@ def with_verdicts(sent: Sequence[Mapping[str, Any]], training: Training) -> Tabl
             new = {f"{prefix}{each.name}": getattr(verdict, each.name) for each in fields(verdict)}
             rows[k] |= {name: value for name, value in new.items() if name in rows[k]}
     return Table(rows)
+
+
+def _client_of(sent: Any) -> Any:
+    """Whose row this says it is."""
+    row = sent.get("row") if isinstance(sent, dict) else None
+    return row.get("client") if isinstance(row, dict) else None
 
 
 def _no_version(client: int) -> Tree:

@@ -82,14 +82,12 @@ def serve(
 
     (end,) = run_rounds(LaneGroup.of([training]), on_round, writer)
     done = at_best(training, end.progress)
-    served = Served(
-        whole_model(training.task, done.server),
-        done.history,
-        clients.evaluate(training, done),
-        progress=done,
-    )
+    model = whole_model(training.task, done.server)
+    save_tensors(folder / "model.safetensors", model)  # whatever nodes answer below
+    served = Served(model, done.history, clients.evaluate(training, done), progress=done)
     served = replace(served, summary=_summary(plan, served, training, done))
-    save_tensors(folder / "model.safetensors", served.model)
+    if clients.left_out:
+        served.summary["left_out"] = clients.left_out
     result = {"summary": served.summary, "clients": list(served.rows)}
     files.write(folder / "result.json", files.dump(files.plain(result)))
     return served
