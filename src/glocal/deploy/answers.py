@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from torch import Tensor
 
+from glocal.core.types import Tree
 from glocal.evaluation.client_tests import MOST, ClientTest
 from glocal.evaluation.measures import of_task
 from glocal.evaluation.verdict import VERDICTS
@@ -26,7 +27,7 @@ ONE = 1 + 1e-6
 """The most that an accuracy may be: it is a sum of rounded shares."""
 
 
-def are_scores(scores: Any, clients: int, training: Training) -> bool:
+def are_scores(scores: Any, clients: int, training: Training) -> TypeGuard[Tree]:
     """Whether these are validation scores of so many clients, as an honest node has them."""
     by_accuracy = of_task(training.task).name == "accuracy"
     wanted = {"value", "loss", "train_loss"}
@@ -46,7 +47,7 @@ def are_scores(scores: Any, clients: int, training: Training) -> bool:
     return True
 
 
-def are_own(names: Any, own: Sequence[str]) -> bool:
+def are_own(names: Any, own: Sequence[str]) -> TypeGuard[list[str]]:
     """Whether this is a list of a node's own clients, each once."""
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return False
@@ -68,7 +69,7 @@ def is_result(
     shares = {"accuracy", "local_accuracy", "adapted_accuracy"} & row.keys()
     if of_task(training.task).name == "accuracy":
         shares |= {"value", "local_value"}
-    if not all(row.get(name) is None or 0 <= row[name] <= ONE for name in shares):
+    if not all(_is_share(row.get(name)) for name in shares):
         return False
     wanted = {""} | ({"adapted_"} if config.adapt is not None else set())
     if config.baseline == "none":
@@ -87,6 +88,10 @@ _AGAINST_ALONE = ("local_value", "benefit", "verdict")
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST_TEXT and value.isprintable()
+
+
+def _is_share(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and 0 <= value <= ONE)
 
 
 def _is_figure(value: Any) -> bool:

@@ -19,8 +19,9 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Downlink, Tree, Uplink
 from glocal.deploy import wire
-from glocal.deploy.answers import is_result
+from glocal.deploy.answers import are_own, are_scores, is_result
 from glocal.deploy.asking import ask
+from glocal.deploy.node import FAILURES, REFUSALS
 from glocal.deploy.patience import NoQuorumError, Patience
 from glocal.deploy.plan import DeployPlan
 from glocal.deploy.transport import Transport
@@ -38,6 +39,9 @@ LATE, UNREADABLE, NOT_ASKED, OLD_ROUND, TOO_LONG = (
     *("no answer in time", "unreadable", "another's client"),
     *("another round", "length"),
 )
+
+MOST_EXAMPLES = 10**8
+"""No client has more for training, validation or test."""
 
 
 @dataclass
@@ -153,12 +157,11 @@ class RemoteClients:
         answers = self._of_all("validate", training, progress, self.patience.deadline)
         found: dict[str, Tree] = {}
         for key, answer in answers.items():
-            own = [name for name in self._own(key) if name in answer.facts.get("clients", ())]
-            scores = answer.trees.get("scores", {})
-            if answer.facts.get("round") != progress.round or not _are_scores(scores, len(own)):
+            order, scores = answer.facts.get("clients"), answer.trees.get("scores")
+            if answer.facts.get("round") != progress.round or not are_own(order, self._own(key)):
                 continue
-            order = list(answer.facts["clients"])
-            found |= {name: tree.row(scores, order.index(name)) for name in own}
+            if are_scores(scores, len(order), training):
+                found |= {name: tree.row(scores, place) for place, name in enumerate(order)}
         names = [name for name in self.names if name in found]
         if not names:
             return {}
@@ -246,7 +249,8 @@ class RemoteClients:
     ) -> Iterator[tuple[str, Tree, str | None]]:
         """Each client of a node: what it sent, and what is wrong with it (or why it sent none)."""
         examples, failed = (answer.facts.get(k) for k in ("examples", "failed"))
-        if not isinstance(examples, dict) or not isinstance(failed, dict):
+        readable = isinstance(examples, dict) and isinstance(failed, dict)
+        if not readable or examples.keys() & failed.keys():
             yield from ((name, {"": {}}, UNREADABLE) for name in own)
             return
         if not {*examples, *failed} <= set(own):
@@ -260,15 +264,20 @@ class RemoteClients:
             why = OLD_ROUND if answer.facts.get("round") != number else None
             declared = self.examples[name][0]
             yield name, sent, why or expected.objection(sent, examples[name], declared)
-        yield from ((name, {}, str(why)[:40]) for name, why in failed.items())
+        for name, why in failed.items():
+            known = isinstance(why, str) and why in FAILURES
+            yield (name, {}, why) if known else (name, {"": {}}, UNREADABLE)
 
     def _too_long(self, method: Any, good: Mapping[str, Tree]) -> list[str]:
-        """Whose update is far longer than the others'; privacy clips instead, and counts that."""
-        part = "update" if method.server_half.sends_update else "extra"
-        if len(good) < 2 or not tree.leaves(next(iter(good.values()))[part]):
-            return []
-        stacked = tree.stack([sent[part] for sent in good.values()])
-        far = too_long(stacked, torch.zeros(len(good)), self.plan.config.longest_update or LONGEST)
+        """Whose update, or what is sent beside it, is far longer than the others'.
+
+        Privacy clips instead, and counts that.
+        """
+        far, longest = torch.zeros(len(good)).bool(), self.plan.config.longest_update or LONGEST
+        for part in ("update", "extra") if method.server_half.sends_update else ("extra",):
+            if len(good) > 1 and tree.leaves(next(iter(good.values()))[part]):
+                stacked = tree.stack([sent[part] for sent in good.values()])
+                far |= too_long(stacked, torch.zeros(len(good)), longest)
         return [name for name, is_far in zip(good, far.tolist(), strict=True) if is_far]
 
     def _uplink(self, training: Training, names: Sequence[str], good: Mapping[str, Tree]) -> Uplink:
@@ -331,8 +340,12 @@ def _told(why: Mapping[str, str]) -> str:
 def _counts(name: str, declared: Any) -> list[int]:
     """Training, validation and test examples, as a client declares them."""
     fits = isinstance(declared, list) and len(declared) == 3
-    if not fits or not all(type(n) is int and 1 <= n < 1 << 40 for n in declared):
+    if not fits or not all(type(n) is int and n >= 1 for n in declared):
         raise GlocalError(f"client {name} needs an example each for training, validation and test.")
+    if max(declared) > MOST_EXAMPLES:
+        raise GlocalError(
+            f"client {name} declares more than {MOST_EXAMPLES} examples: ask its participant why."
+        )
     return list(declared)
 
 
@@ -344,19 +357,9 @@ def _read(content: bytes, kind: str) -> wire.Message | str:
     except wire.WireError:
         return UNREADABLE
     if message.kind == "refused":
-        return str(message.facts.get("code", UNREADABLE))[:40]
+        code = message.facts.get("code")
+        return code if isinstance(code, str) and code in (*FAILURES, *REFUSALS) else UNREADABLE
     return message if message.kind == wanted else UNREADABLE
-
-
-def _are_scores(scores: Any, clients: int) -> bool:
-    """Whether these are scores of so many clients."""
-    if not isinstance(scores, dict) or not {"value", "loss"} <= scores.keys():
-        return False
-    known = {"value", "loss", "accuracy", "train_loss"}
-    return scores.keys() <= known and all(
-        isinstance(leaf, Tensor) and leaf.shape == (clients,) and leaf.is_floating_point()
-        for leaf in scores.values()
-    )
 
 
 def _expected(training: Training, progress: Progress, down: Downlink, half: Any) -> Expected:
