@@ -249,8 +249,10 @@ class RemoteClients:
     ) -> Iterator[tuple[str, Tree, str | None]]:
         """Each client of a node: what it sent, and what is wrong with it (or why it sent none)."""
         examples, failed = (answer.facts.get(k) for k in ("examples", "failed"))
-        readable = isinstance(examples, dict) and isinstance(failed, dict)
-        if not readable or examples.keys() & failed.keys():
+        if not isinstance(examples, dict) or not isinstance(failed, dict):
+            yield from ((name, {"": {}}, UNREADABLE) for name in own)
+            return
+        if examples.keys() & failed.keys():
             yield from ((name, {"": {}}, UNREADABLE) for name in own)
             return
         if not {*examples, *failed} <= set(own):
