@@ -15,9 +15,9 @@ No example, no state and no text of an exception leaves a node.
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,9 +44,11 @@ from glocal.training.run_state import Progress
 from glocal.training.sampling import Fraction
 
 FAILED, DIVERGED, LOST, NO_ROOM, REPEATED = "failed", "diverged", "lost", "no room", "repeated"
+FAILURES = (FAILED, DIVERGED, LOST, NO_ROOM, REPEATED)
 """Why a client's round has no answer: all that is said of it."""
 
 UNREADABLE, OTHER_PLAN, STRANGER = "unreadable", "another plan", "another's client"
+REFUSALS = (UNREADABLE, OTHER_PLAN, STRANGER)
 """Why a request is refused."""
 
 
@@ -198,7 +200,8 @@ class Node:
             training=t.training_rows,
             errors=False,
         )
-        chosen = {k: v[asked.ids].cpu() for k, v in vars(scores).items() if v is not None}
+        sent = replace(scores, error=None)  # the server chooses nothing by it
+        chosen = {k: v[asked.ids].cpu() for k, v in vars(sent).items() if v is not None}
         facts = {"round": message.facts["round"], "clients": list(asked.names)}
         return wire.Message("validated", facts, {"scores": chosen})
 
@@ -312,10 +315,11 @@ def kept_secret(folder: Path) -> Tensor:
     """
     path = files.make_folder(folder) / "secret.safetensors"
     if not path.is_file():
-        with suppress(FileExistsError):
-            path.touch(mode=0o600, exist_ok=False)
-        save_tensors(path, {"key": secret.fresh()})
-        path.chmod(0o600)
+        # Whole, and nobody else's to read, before it has its name.
+        part = folder / f".{path.name}.{os.getpid()}"
+        save_tensors(part, {"key": secret.fresh()})
+        part.chmod(0o600)
+        part.replace(path)
     return load_tensors(path, "the node's secret key cannot be read", "remove it")["key"]
 
 

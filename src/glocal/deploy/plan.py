@@ -157,7 +157,7 @@ def _kind(vocabulary: int | None) -> str:
 def _nobodys(counts: Tensor) -> Split:
     """So many rows of each client, all of them the one example that is nobody's."""
     start = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return Split(torch.zeros(int(start[-1]), dtype=torch.int64), start)
+    return Split(torch.zeros(1, dtype=torch.int64).expand(int(start[-1])), start)  # one is stored
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Downlink, Tree, Uplink
 from glocal.deploy import wire
+from glocal.deploy.answers import are_own, are_scores, is_result
 from glocal.deploy.asking import ask
+from glocal.deploy.node import FAILURES, REFUSALS
 from glocal.deploy.patience import NoQuorumError, Patience
 from glocal.deploy.plan import DeployPlan
 from glocal.deploy.transport import Transport
@@ -38,6 +40,9 @@ LATE, UNREADABLE, NOT_ASKED, OLD_ROUND, TOO_LONG = (
     *("another round", "length"),
 )
 
+MOST_EXAMPLES = 10**8
+"""No client has more for training, validation or test."""
+
 
 @dataclass
 class RemoteClients:
@@ -50,6 +55,8 @@ class RemoteClients:
     examples: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Training, validation and test examples of each, as it declared them when it joined."""
     patience: Patience = field(default_factory=Patience)
+    left_out: list[str] = field(default_factory=list)
+    """Clients whose node answered the evaluation without a row of theirs that can be one."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -150,12 +157,11 @@ class RemoteClients:
         answers = self._of_all("validate", training, progress, self.patience.deadline)
         found: dict[str, Tree] = {}
         for key, answer in answers.items():
-            own = [name for name in self._own(key) if name in answer.facts.get("clients", ())]
-            scores = answer.trees.get("scores", {})
-            if answer.facts.get("round") != progress.round or not _are_scores(scores, len(own)):
+            order, scores = answer.facts.get("clients"), answer.trees.get("scores")
+            if answer.facts.get("round") != progress.round or not are_own(order, self._own(key)):
                 continue
-            order = list(answer.facts["clients"])
-            found |= {name: tree.row(scores, order.index(name)) for name in own}
+            if are_scores(scores, len(order), training):
+                found |= {name: tree.row(scores, place) for place, name in enumerate(order)}
         names = [name for name in self.names if name in found]
         if not names:
             return {}
@@ -169,14 +175,20 @@ class RemoteClients:
         Where results stay with the nodes, each keeps its clients' rows, and there are none here.
         """
         rows: dict[str, dict[str, Any]] = {}
+        wrong: list[str] = []
         answers = self._of_all("evaluate", training, progress, self.patience.evaluation)
         for key, answer in answers.items():
-            own, sent = self._own(key), answer.facts.get("rows")
-            for each in sent if isinstance(sent, list) else ():
-                if isinstance(each, dict) and isinstance(each.get("row"), dict):
-                    name = each["row"].get("client")
-                    if name in own and isinstance(each.get("tests"), dict):
-                        rows[name] = each
+            sent, config = answer.facts.get("rows"), self.plan.config
+            each_row = [
+                (_client_of(each), each) for each in (sent if isinstance(sent, list) else [])
+            ]
+            for name in self._own(key):
+                found = [each for client, each in each_row if client == name]
+                if len(found) == 1 and is_result(found[0], self.examples[name], training, config):
+                    rows[name] = found[0]
+                elif self.plan.sends_results:
+                    wrong.append(name)
+        self.left_out = [name for name in self.names if name in wrong]
         return with_verdicts([rows[name] for name in self.names if name in rows], training)
 
     def _own(self, key: bytes) -> list[str]:
@@ -240,6 +252,9 @@ class RemoteClients:
         if not isinstance(examples, dict) or not isinstance(failed, dict):
             yield from ((name, {"": {}}, UNREADABLE) for name in own)
             return
+        if examples.keys() & failed.keys():
+            yield from ((name, {"": {}}, UNREADABLE) for name in own)
+            return
         if not {*examples, *failed} <= set(own):
             yield from ((name, {"": {}}, NOT_ASKED) for name in own)
             return
@@ -251,15 +266,20 @@ class RemoteClients:
             why = OLD_ROUND if answer.facts.get("round") != number else None
             declared = self.examples[name][0]
             yield name, sent, why or expected.objection(sent, examples[name], declared)
-        yield from ((name, {}, str(why)[:40]) for name, why in failed.items())
+        for name, why in failed.items():
+            known = isinstance(why, str) and why in FAILURES
+            yield (name, {}, why) if known else (name, {"": {}}, UNREADABLE)
 
     def _too_long(self, method: Any, good: Mapping[str, Tree]) -> list[str]:
-        """Whose update is far longer than the others'; privacy clips instead, and counts that."""
-        part = "update" if method.server_half.sends_update else "extra"
-        if len(good) < 2 or not tree.leaves(next(iter(good.values()))[part]):
-            return []
-        stacked = tree.stack([sent[part] for sent in good.values()])
-        far = too_long(stacked, torch.zeros(len(good)), self.plan.config.longest_update or LONGEST)
+        """Whose update, or what is sent beside it, is far longer than the others'.
+
+        Privacy clips instead, and counts that.
+        """
+        far, longest = torch.zeros(len(good)).bool(), self.plan.config.longest_update or LONGEST
+        for part in ("update", "extra") if method.server_half.sends_update else ("extra",):
+            if len(good) > 1 and tree.leaves(next(iter(good.values()))[part]):
+                stacked = tree.stack([sent[part] for sent in good.values()])
+                far |= too_long(stacked, torch.zeros(len(good)), longest)
         return [name for name, is_far in zip(good, far.tolist(), strict=True) if is_far]
 
     def _uplink(self, training: Training, names: Sequence[str], good: Mapping[str, Tree]) -> Uplink:
@@ -300,6 +320,12 @@ def with_verdicts(sent: Sequence[Mapping[str, Any]], training: Training) -> Tabl
     return Table(rows)
 
 
+def _client_of(sent: Any) -> Any:
+    """Whose row this says it is."""
+    row = sent.get("row") if isinstance(sent, dict) else None
+    return row.get("client") if isinstance(row, dict) else None
+
+
 def _no_version(client: int) -> Tree:
     return {"version": torch.tensor(0)}
 
@@ -316,8 +342,12 @@ def _told(why: Mapping[str, str]) -> str:
 def _counts(name: str, declared: Any) -> list[int]:
     """Training, validation and test examples, as a client declares them."""
     fits = isinstance(declared, list) and len(declared) == 3
-    if not fits or not all(type(n) is int and 1 <= n < 1 << 40 for n in declared):
+    if not fits or not all(type(n) is int and n >= 1 for n in declared):
         raise GlocalError(f"client {name} needs an example each for training, validation and test.")
+    if max(declared) > MOST_EXAMPLES:
+        raise GlocalError(
+            f"client {name} declares more than {MOST_EXAMPLES} examples: ask its participant why."
+        )
     return list(declared)
 
 
@@ -329,19 +359,9 @@ def _read(content: bytes, kind: str) -> wire.Message | str:
     except wire.WireError:
         return UNREADABLE
     if message.kind == "refused":
-        return str(message.facts.get("code", UNREADABLE))[:40]
+        code = message.facts.get("code")
+        return code if isinstance(code, str) and code in (*FAILURES, *REFUSALS) else UNREADABLE
     return message if message.kind == wanted else UNREADABLE
-
-
-def _are_scores(scores: Any, clients: int) -> bool:
-    """Whether these are scores of so many clients."""
-    if not isinstance(scores, dict) or not {"value", "loss"} <= scores.keys():
-        return False
-    known = {"value", "loss", "accuracy", "train_loss"}
-    return scores.keys() <= known and all(
-        isinstance(leaf, Tensor) and leaf.shape == (clients,) and leaf.is_floating_point()
-        for leaf in scores.values()
-    )
 
 
 def _expected(training: Training, progress: Progress, down: Downlink, half: Any) -> Expected:

@@ -68,8 +68,9 @@ def serve(
         raise GlocalError("a federation needs two clients or more: admit another.")
     files.make_folder(folder)
     clients = RemoteClients(plan, transport, admitted, patience=patience or Patience())
-    clients.examples = _roster(clients, folder)
+    clients.examples = _examples(clients, folder)
     training = assembled(clients)
+    _write_roster(clients, folder)
     writer = _writer(clients, folder, stop)
     if writer.last() is None:
         # What is drawn in secret is drawn once: a server that is killed in its first round goes on.
@@ -82,14 +83,12 @@ def serve(
 
     (end,) = run_rounds(LaneGroup.of([training]), on_round, writer)
     done = at_best(training, end.progress)
-    served = Served(
-        whole_model(training.task, done.server),
-        done.history,
-        clients.evaluate(training, done),
-        progress=done,
-    )
+    model = whole_model(training.task, done.server)
+    save_tensors(folder / "model.safetensors", model)  # whatever nodes answer below
+    served = Served(model, done.history, clients.evaluate(training, done), progress=done)
     served = replace(served, summary=_summary(plan, served, training, done))
-    save_tensors(folder / "model.safetensors", served.model)
+    if clients.left_out:
+        served.summary["left_out"] = clients.left_out
     result = {"summary": served.summary, "clients": list(served.rows)}
     files.write(folder / "result.json", files.dump(files.plain(result)))
     return served
@@ -103,10 +102,10 @@ def assembled(clients: RemoteClients) -> Training:
     return replace(plan.runner.check(setup), clients=clients)
 
 
-def _roster(clients: RemoteClients, folder: Path) -> dict[str, list[int]]:
+def _examples(clients: RemoteClients, folder: Path) -> dict[str, list[int]]:
     """What clients declared when they joined, before the first round: that stays."""
     path = folder / ROSTER
-    keys = {name: key.hex() for name, key in clients.keys.items()}
+    keys = _hex_keys(clients)
     if path.is_file():
         found = json.loads(path.read_text())
         if {name: each["key"] for name, each in found.items()} != keys:
@@ -115,10 +114,19 @@ def _roster(clients: RemoteClients, folder: Path) -> dict[str, list[int]]:
                 "on with those, or choose another folder."
             )
         return {name: found[name]["examples"] for name in clients.names}
-    examples = clients.joined()
-    about = {name: {"key": keys[name], "examples": examples[name]} for name in clients.names}
-    files.write(path, files.dump(about))
-    return examples
+    return clients.joined()
+
+
+def _write_roster(clients: RemoteClients, folder: Path) -> None:
+    """Keep what clients declared, once a training could be made of it."""
+    keys, path = _hex_keys(clients), folder / ROSTER
+    if not path.is_file():
+        about = {n: {"key": keys[n], "examples": clients.examples[n]} for n in clients.names}
+        files.write(path, files.dump(about))
+
+
+def _hex_keys(clients: RemoteClients) -> dict[str, str]:
+    return {name: key.hex() for name, key in clients.keys.items()}
 
 
 def _writer(clients: RemoteClients, folder: Path, stop: Callable[[], bool]) -> CheckpointWriter:

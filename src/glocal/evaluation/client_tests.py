@@ -17,6 +17,9 @@ from glocal.evaluation.paired_differences import PairedDifferences, noise_of
 from glocal.evaluation.trials import Estimate, Trial
 from glocal.evaluation.verdict import Verdict, of_these_models
 
+MOST = 1e60
+"""No figure that another machine sends may be further from 0: squares of it are still numbers."""
+
 
 @dataclass(frozen=True)
 class ClientTest:
@@ -67,9 +70,28 @@ class ClientTest:
         names = [each.name for each in fields(cls)]
         if not isinstance(given, Mapping) or set(given) != set(names):
             return None
-        if not all(isinstance(value, int | float) for value in given.values()):
+        if any(type(value) not in (int, float) for value in given.values()):
             return None
-        return cls(**given)
+        if any(type(value) is int and abs(value) > MOST for value in given.values()):
+            return None
+        client = cls(**given)
+        return client if client._is_possible() else None
+
+    def _is_possible(self) -> bool:
+        """Whether test examples could come to these figures: others would spoil all verdicts."""
+        sums = 0 <= self.squares <= MOST and abs(self.total) <= MOST
+        if type(self.examples) is not int or not 0 <= self.examples < 1 << 40 or not sums:
+            return False
+        if math.isnan(self.benefit):
+            return True  # the metric has no value on them, and no verdict is made of the rest
+        ends = (self.exact_low, self.exact_high)
+        return (
+            abs(self.benefit) <= MOST
+            and 0 <= self.differing <= MOST
+            and 0 < self.effective < 1 << 40
+            and (math.isnan(self.same) or 0 <= self.same <= MOST)
+            and all(math.isnan(end) or abs(end) <= 1 for end in ends)
+        )
 
 
 def verdicts_of(clients: Sequence[ClientTest], metric: str) -> list[Verdict]:
