@@ -17,7 +17,9 @@ from glocal.core.padding import label_counts
 from glocal.core.target import Target
 from glocal.core.types import Batch
 from glocal.core.validation import integer
+from glocal.data.given_split import split_as_given
 from glocal.data.group_split import split_groups
+from glocal.data.normalising import channel_statistics, standardised
 from glocal.data.preprocessing.fitted import Preprocessing
 from glocal.data.split import ClientRows, Split, UnsplitData, from_counts, split_clients
 
@@ -155,9 +157,10 @@ class Federation(ClientRows):
             return self
         # What is the same in every fold is not copied to the device again.
         fold = fold_of(self.unsplit, integer(r, "the fold", 0))
-        if self.target.classes:
+        own_inputs = self.unsplit.layout is not None or self.unsplit.normalised
+        if self.target.classes and not self.unsplit.normalised:
             fold = replace(fold, central=self.central)
-        if self.unsplit.layout is None:
+        if not own_inputs:
             fold = replace(fold, x=self.x)
         return fold.to(self.x.device)
 
@@ -193,10 +196,12 @@ class Federation(ClientRows):
             }
 
         unsplit = self.unsplit
-        if unsplit is not None and (unsplit.layout is not None or not self.target.classes):
+        if unsplit is not None and (
+            unsplit.layout is not None or unsplit.normalised or not self.target.classes
+        ):
             unsplit = None
         if unsplit is not None:
-            of_rows = {name: getattr(unsplit, name) for name in ("rank", "y_val")}
+            of_rows = {name: getattr(unsplit, name) for name in ("rank", "y_val", "part")}
             of_rows = {name: t if t is None else t[rows] for name, t in of_rows.items()}
             unsplit = replace(unsplit, **part_of(unsplit), **of_rows, rows=cut(unsplit.rows))
         splits_of: dict[str, Any] = {name: cut(getattr(self, name)) for name in SPLITS}
@@ -234,6 +239,8 @@ class Federation(ClientRows):
 
 def rows_of(data: UnsplitData, fold: int) -> tuple[Split, Split, Split]:
     """The training, validation and test rows of a fold."""
+    if data.part is not None:
+        return split_as_given(data)
     return (split_clients if data.unit is None else split_groups)(data, fold)
 
 
@@ -257,6 +264,12 @@ def fold_of(data: UnsplitData, fold: int) -> Federation:
         fitted = data.layout.fit(data.x, train, data.names)
         x = data.layout.transform(data.x, fitted, data.rows)
         about = {**about, "features": fitted.features, "categories": fitted.categories}
+    if data.normalised:
+        mean, std = channel_statistics(x, train.rows)
+        x = standardised(x, mean, std)
+        if central is not None:
+            central = (standardised(central[0], mean, std), central[1])
+        about = {**about, "normalised": {"mean": mean.tolist(), "std": std.tolist()}}
     same = {each.name: getattr(data, each.name) for each in fields(ClientRows)}
     labels = {"y": y, "y_train": y_train, "central": central}
     return Federation(

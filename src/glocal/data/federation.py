@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.core.errors import GlocalError, shown
+from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.progress import note
 from glocal.core.target import Target
 from glocal.core.validation import LARGEST, integer
 from glocal.core.validation import check as check_kind
+from glocal.data import given_split, own_table, quantities, small_clients, suggested_groups, table
 from glocal.data import labels as label_column
-from glocal.data import own_table, quantities, small_clients, suggested_groups, table
 from glocal.data import validation as check
 from glocal.data.attributes import Protected, attributes_of, check_apart, columns_of, reports
 from glocal.data.client_data import ClientData, Federation, fold_of, rows_of
@@ -29,6 +29,9 @@ from glocal.data.split import UnsplitData
 from glocal.data.transforms import Transform, apply
 
 __all__ = ["ClientData", "Federation", "federation"]
+
+TESTS = ("own", "official")
+"""Whose test examples clients are evaluated on."""
 
 
 def federation(
@@ -53,6 +56,8 @@ def federation(
     min_examples: int = 0,
     protected: Protected = (),
     chronological: bool = False,
+    parts: Any = None,
+    test: str = "own",
 ) -> Federation:
     """A federation from your own data.
 
@@ -98,7 +103,18 @@ def federation(
             of arrays, a value for each row by the attribute's name, as in ``{"sex": values}``.
         chronological: whether rows are in the order of time. Then each client trains on the first
             of its rows, validates on the next and is tested on the last, in every repeat.
+        parts: ``train``, ``val`` or ``test`` for each row, or a table's column of them: splits that
+            the data brings (:mod:`glocal.data.given_split`).
+        test: ``"own"``, or ``"official"``: clients train on all of their rows, and are tested on
+            their shares of the central test set, which is cut by their training labels.
     """
+    if test not in TESTS:
+        raise unknown("test", str(test), TESTS)
+    if parts is not None and (chronological or group is not None or test != "own"):
+        raise GlocalError(
+            "parts= says which rows are tested on, so chronological=, group= and test= cannot: "
+            "leave one of them out."
+        )
     check_kind("pooled", pooled, bool | None)
     check_kind("chronological", chronological, bool)
     if chronological and group is not None:
@@ -110,10 +126,10 @@ def federation(
     shares = check.shares(split)
     seed = integer(seed, "the seed", 0, LARGEST - 1)
     columns = table.as_table(x) if table.is_table(x) else None
-    used = [c for c in (y, clients, group, column_of(partition)) if isinstance(c, str)]
+    used = [c for c in (y, clients, group, parts, column_of(partition)) if isinstance(c, str)]
     apart = columns_of(protected, columns)
     check_apart(apart, used=used, features=features)
-    _check_table_options(columns, (y, clients, group), drop, features, preprocessing)
+    _check_table_options(columns, (y, clients, group, parts), drop, features, preprocessing)
     if y is None:
         raise GlocalError("y is missing: give one label for each row, or the label column's name.")
     where: Callable[[int], str] = check.row_index
@@ -123,7 +139,8 @@ def federation(
         where = small_clients.named(rows)
         x = check.features(x)[rows] if columns is None else x
         columns = None if columns is None else columns.with_rows(rows)
-        y, clients, group = (small_clients.at(rows, each) for each in (y, clients, group))
+        given = (y, clients, group, parts)
+        y, clients, group, parts = (small_clients.at(rows, each) for each in given)
         if isinstance(protected, Mapping):
             protected = {name: small_clients.at(rows, each) for name, each in protected.items()}
         if left_out:
@@ -160,6 +177,9 @@ def federation(
             extra["client_column"] = clients
             clients = columns.ids(clients, "clients")
         group = columns.ids(group, "groups") if isinstance(group, str) else group
+        if isinstance(parts, str):
+            others.append(ColumnReport(parts, "words", "the splits"))
+            parts = columns.ids(parts, "parts")
     if (
         not numeric
         and labels.shape[1:] == (1,)
@@ -196,6 +216,11 @@ def federation(
     assignment = _assign(by_label, clients, partition, seed, columns, unit, order)
     if unit is not None:
         check_clients(unit, assignment.rows, groups, assignment.names)
+    part = None
+    if parts is not None:
+        part = given_split.codes(parts, len(labels), where)
+        given_split.check_parts(part, assignment.rows, assignment.names)
+        extra["parts"] = True
     data = UnsplitData(
         x=inputs,
         y=labels,
@@ -225,7 +250,10 @@ def federation(
         rank=None if keys is None else own_table.ranks(keys, assignment.rows),
         target=Target(task) if numeric else Target(),
         chronological=chronological,
+        part=part,
     )
+    if test == "official":
+        data = given_split.with_official_test(data)
     data = apply(data, transforms)
     if raw is not None:
         by_client = preprocessing == "client"
@@ -239,7 +267,7 @@ def federation(
     for row in fed.columns:
         for warning in row.warnings:
             note(warning)
-    if unit is None:
+    if unit is None and test == "own":
         candidates = (
             () if raw is None else [column.name for column in raw.columns if not column.dates]
         )
@@ -320,6 +348,10 @@ def _check_table_options(
     for option, given in (("drop", drop), ("features", features)):
         if given:
             raise GlocalError(f"{option}= names columns, but x is not a table: leave it out.")
+    if preprocessing != MODES[0]:
+        raise GlocalError(
+            "preprocessing= prepares the columns of a table, and this data is none: leave it out."
+        )
 
 
 def _assign(

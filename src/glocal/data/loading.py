@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from glocal.core.errors import GlocalError, shown
 from glocal.core.validation import integer
 from glocal.data.datasets import Source, files
+from glocal.data.datasets.own import is_own_source, own_source
 from glocal.data.datasets.registry import is_named, named
 from glocal.data.federation import Federation, federation
+from glocal.data.folders.recognised import recognised
 from glocal.data.partition import column_of
 from glocal.data.table import Table, listed, named_columns
 from glocal.data.text.text_federation import text_federation
@@ -43,14 +46,18 @@ def load(
     min_examples: int = 0,
     protected: Sequence[str] = (),
     chronological: bool | None = None,
+    parts: str | None = None,
+    test: str = "own",
 ) -> Federation:
     """A federation from a data set's name, or from a file of yours.
 
     Args:
-        name: of a data set that ``glocal data`` lists, as in ``mnist(examples=6000)``, or a
-            path. A table (``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.feather``) has a header;
-            an ``.npz`` has the arrays ``x`` and ``y``, and ``client`` if the data has clients of
-            its own, and ``group`` if its rows have groups.
+        name: of a data set that ``glocal data`` lists, as in ``mnist(examples=6000)``; of a
+            function of yours that returns arguments of :func:`glocal.federation` by name, as in
+            ``own.py:visits(days=30)``; or a path. A table (``.csv``, ``.tsv``, ``.xlsx``,
+            ``.parquet``, ``.feather``) has a header; an ``.npz`` has the arrays ``x`` and ``y``,
+            and ``client`` if the data has clients of its own, and ``group`` if its rows have
+            groups.
         clients: the number of clients of a partition, 20 by default. Data with clients of its own
             has as many as it has: another number is an error.
         partition: how rows are assigned to clients. By default these are the data's own clients, in
@@ -81,13 +88,23 @@ def load(
             :func:`glocal.federation`).
         chronological: True for rows in the order of time: each client trains on its first, and is
             tested on its last (see :func:`glocal.federation`). Text always is.
+        parts: the column of a table that says which rows are for training, validation and test
+            (``train``, ``val``, ``test``). Data that brings such parts is split by them anyway.
+        test: ``"own"``, or ``"official"``: each client is tested on its share of the official test
+            set, which is cut by the clients' training labels (see :func:`glocal.federation`).
     """
     if clients is not None:
         integer(clients, "the number of clients", 1)
     of_text = {"separator": separator, "decimal": decimal, "encoding": encoding}
     source = _source(name, {"label": label, "client": client, "group": group}, of_text)
     tabular = isinstance(source.x, Table)
+    if task == "auto" and source.task is not None:
+        task = source.task
     of_table: dict[str, Any] = {"drop": drop, "features": features, "protected": protected}
+    if parts is not None and not tabular:
+        raise GlocalError(
+            f"parts= names a column of a table, and {shown(str(name))} is none: leave it out."
+        )
     for option, columns in of_table.items():
         if columns and not tabular:
             raise GlocalError(
@@ -103,12 +120,14 @@ def load(
         }
         given |= {"transforms": transforms or None, "task": None if task == "auto" else task}
         given["chronological"] = None if chronological else chronological
+        given |= {"parts": parts, "test": None if test == "own" else test}
+        given["preprocessing"] = None if preprocessing == "federated" else preprocessing
         _check_text(str(name), given)
         return text_federation(
             source.text, name=str(name), split=split, seed=seed, min_examples=min_examples
         )
     x, ids = source.x, source.clients
-    if partition is None and ids is None and files.is_file(Path(name)):
+    if partition is None and ids is None and (source.own or files.is_file(Path(name))):
         raise _no_clients(Path(name), source)
     if clients is not None:
         _check_count(str(name), clients, x, ids if partition is None else column_of(partition))
@@ -117,7 +136,7 @@ def load(
         if isinstance(ids, str) and column_of(partition) != ids:
             x = x.with_columns(c for c in x if c != ids)
         ids = DEFAULT_CLIENTS if clients is None else clients
-    return federation(
+    fed = federation(
         x,
         source.y,
         ids,
@@ -134,8 +153,24 @@ def load(
         task=task,
         min_examples=min_examples,
         chronological=bool(chronological),
+        parts=source.parts if parts is None else parts,
+        test=test,
         **of_table,
     )
+    return _described(fed, source)
+
+
+def _described(fed: Federation, source: Source) -> Federation:
+    """The federation with what the source knows of its classes and tokens."""
+    about: dict[str, Any] = {}
+    if source.labels:
+        about["labels"] = {name: code for code, name in enumerate(source.labels)}
+    if source.vocabulary is not None:
+        about["vocabulary"] = source.vocabulary
+    if not about:
+        return fed
+    unsplit = fed.unsplit and replace(fed.unsplit, describe={**fed.unsplit.describe, **about})
+    return replace(fed, describe={**fed.describe, **about}, unsplit=unsplit)
 
 
 def _protected(source: Source, drop: Sequence[str], asked: Sequence[str]) -> dict[str, Any]:
@@ -192,6 +227,11 @@ def _check_count(name: str, clients: int, x: Any, ids: Any) -> None:
 def _no_clients(path: Path, source: Source) -> GlocalError:
     """The error for a file of which nothing says whose each row is."""
     simulated = "if there are none, simulate some with partition=, such as 'dirichlet(0.3)'"
+    if source.own:
+        return GlocalError(
+            f"{path.name} has folders for classes and none for clients, so nothing says whose each "
+            f"file is: put them into client/class/file; {simulated}."
+        )
     if not isinstance(source.x, Table):
         return GlocalError(
             f"{path.name} has no array client, so nothing says whose each row is: add it; "
@@ -216,12 +256,14 @@ def _source(
     if files.is_file(path):
         label, client = columns["label"] or "", columns["client"] or ""
         return files.read(path, label, client, columns["group"], of_text)
-    if not is_named(str(name)):
-        if os.path.exists(path):  # Path.exists raises where a name is too long
-            what = "a folder" if path.is_dir() else "not a kind of file that can be read"
+    own = is_own_source(str(name))
+    if not own and not is_named(str(name)):
+        if os.path.isdir(path):  # Path.is_dir raises where a name is too long
+            return recognised(path)
+        if os.path.exists(path):
             raise GlocalError(
-                f"{shown(str(name))} is {what}: give a file that ends in "
-                f"{', '.join(files.ENDINGS)}; other tables can be saved as .csv."
+                f"{shown(str(name))} is not a kind of file that can be read: give a file that "
+                f"ends in {', '.join(files.ENDINGS)}; other tables can be saved as .csv."
             )
         return named(str(name))  # which says that there is no such
     defaults = {"label": "label", "client": "client"}
@@ -234,4 +276,4 @@ def _source(
                 f"{option}= {what} a .csv file{form}, and {shown(str(name))} is none: leave it "
                 f"out{also}."
             )
-    return named(str(name))
+    return own_source(str(name)) if own else named(str(name))

@@ -123,6 +123,10 @@ class UnsplitData(ClientRows):
     """What labels are. Numbers are in their own unit here, in float64."""
     chronological: bool = False
     """Whether a client's rows are in the order of time, and are split in it."""
+    part: Tensor | None = None
+    """[n] Whether a row is for training, validation or test (0, 1, 2), where the data says so."""
+    normalised: bool = False
+    """Whether inputs are standardised by channel with the statistics of a fold's training rows."""
 
     @property
     def strata(self) -> Tensor:

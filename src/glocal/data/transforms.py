@@ -13,7 +13,7 @@ is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -23,21 +23,13 @@ from glocal.core import rng
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.spec import Call
 from glocal.core.validation import build, check, integer, real
+from glocal.data.scaling import Transform, check_images, normalise, resize
 from glocal.data.split import UnsplitData, from_counts, keyed
+
+__all__ = ["TRANSFORMS", "Clients", "Transform", "apply", "chosen", "parse"]
 
 Clients = int | float | str | Call | Sequence[int | str] | None
 """The values of ``clients``."""
-
-
-@dataclass(frozen=True)
-class Transform:
-    """A change to data that is not split yet, and its spec."""
-
-    spec: str
-    apply: Callable[[UnsplitData], UnsplitData]
-    alike: bool = False
-    """Whether it changes the inputs of all clients alike. Where it does not, and changes inputs or
-    labels, clients no longer differ in label shares only (``label_shift_only``)."""
 
 
 def rotate(degrees: float, clients: Clients = None) -> Transform:
@@ -184,6 +176,8 @@ TRANSFORMS: dict[str, Callable[..., Transform]] = {
     "contrast": contrast,
     "pixel-noise": pixel_noise,
     "thicken": thicken,
+    "resize": resize,
+    "normalise": normalise,
     "own-classes": own_classes,
     "pair-noise": pair_noise,
     "symmetric-noise": symmetric_noise,
@@ -274,11 +268,7 @@ def _style(
     """Images in another style, in training, validation and test: ``change(x, rows, data)``."""
 
     def apply(data: UnsplitData) -> UnsplitData:
-        if data.x.dim() not in (3, 4) or not data.x.is_floating_point():
-            raise GlocalError(
-                f"{name} needs images [n, height, width] or [n, channels, height, width], not "
-                f"{list(data.x.shape)} of {data.x.dtype}."
-            )
+        check_images(name, data.x)
         rows = _rows(data, clients)
         x = data.x.clone()
         x[rows] = change(x[rows], rows, data)

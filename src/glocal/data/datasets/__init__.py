@@ -24,5 +24,15 @@ class Source:
     """Which rows belong together, if the data says so."""
     protected: tuple[str, ...] = ()
     """The columns of a table that are protected attributes by themselves."""
+    task: str | None = None
+    """What labels are, if the data says so; none: classes."""
+    parts: Any = None
+    """Which rows are for training, validation and test, if the data says so."""
+    own: bool = False
+    """Whether these are files of the user's own that lack clients, which they might have."""
+    labels: tuple[str, ...] = ()
+    """What classes 0, 1, … are called, where ``y`` has numbers for names."""
+    vocabulary: int | None = None
+    """How many tokens there are, where integers in ``x`` stand for some."""
     text: TextData | None = None
     """Text of clients of its own, in place of all the rest."""

@@ -32,7 +32,7 @@ def in_folder(folder: Path, names: Sequence[str]) -> dict[str, Path]:
     return {name: path for name, path in places if path.is_file()}
 
 
-def in_archive(path: Path, names: Container[str]) -> dict[str, bytes]:
+def in_archive(path: Path, names: Container[str], largest: int | None = None) -> dict[str, bytes]:
     """The contents of those named files in a ``.tar.gz``, ``.tgz``, ``.deb`` or ``.whl``."""
     contents = {}
     try:
@@ -49,7 +49,8 @@ def in_archive(path: Path, names: Container[str]) -> dict[str, bytes]:
                     content = archive.extractfile(member)
                     if content is not None:
                         zipped = inside.suffix == ".gz"
-                        contents[name] = _bounded(_unzipped(content) if zipped else content, name)
+                        plain = _unzipped(content) if zipped else content
+                        contents[name] = _bounded(plain, name, largest)
     except UNREADABLE:
         raise GlocalError(
             f"{path.name} is not a readable archive: it is cut off or damaged; fetch it again."
@@ -83,9 +84,10 @@ def _unzipped(file: IO[bytes]) -> IO[bytes]:
     return cast(IO[bytes], gzip.GzipFile(fileobj=file))
 
 
-def _bounded(file: IO[bytes], name: str) -> bytes:
-    content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
+def _bounded(file: IO[bytes], name: str, largest: int | None = None) -> bytes:
+    most = LARGEST if largest is None else largest
+    content = file.read(most + 1)
+    if len(content) > most:
         raise GlocalError(f"{name} is larger than any file of this data: fetch the right one.")
     return content
 

@@ -10,14 +10,19 @@ import numpy as np
 
 from glocal.core.errors import GlocalError, shown
 from glocal.data.datasets import Source
+from glocal.data.given_split import WORDS as PARTS
 from glocal.data.reading import SUFFIXES, read_table
 from glocal.data.table import listed
+from glocal.data.validation import Array, Pixels
 
 ENDINGS = (*SUFFIXES, ".npz")
 """How the names of files end that can be read."""
 
-ARRAYS = ("x", "y", "client", "group")
+ARRAYS = ("x", "y", "client", "group", "part")
 """The arrays of an ``.npz`` that are read."""
+
+MEDMNIST = tuple(f"{part}_{what}" for part in PARTS for what in ("images", "labels"))
+"""Those of MedMNIST's files."""
 
 
 def is_file(path: Path) -> bool:
@@ -78,17 +83,57 @@ def _read_npz(path: Path) -> Source:
         # numpy leaves one that is not a zip archive open.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             names = list(archive.files)
-            arrays = {name: archive[name] for name in names if name in ARRAYS}
+            arrays = {name: archive[name] for name in names if name in (*ARRAYS, *MEDMNIST)}
     # A damaged archive, one that says it is huge, or a file that is none raises almost anything.
     except Exception:
         raise GlocalError(
             f"{path.name} is not a readable .npz file of plain arrays: write it with "
             "numpy.savez(path, x=…, y=…, client=…), without object arrays."
         ) from None
+    if arrays.keys() >= set(MEDMNIST):
+        return _medmnist(arrays, path.name)
     if not {"x", "y"} <= arrays.keys():
         raise GlocalError(
             f"{path.name} needs the arrays x and y and has {listed(names) or 'none'}."
         )
     return Source(
-        x=arrays["x"], y=arrays["y"], clients=arrays.get("client"), group=arrays.get("group")
+        x=arrays["x"],
+        y=arrays["y"],
+        clients=arrays.get("client"),
+        group=arrays.get("group"),
+        parts=arrays.get("part"),
+    )
+
+
+def _medmnist(arrays: Mapping[str, Array], name: str) -> Source:
+    """MedMNIST's arrays: training and validation images to partition, and an official test set.
+
+    Yang et al.: *MedMNIST v2: a large-scale lightweight benchmark for 2D and 3D biomedical image
+    classification*, Scientific Data, 2023.
+    """
+
+    def images(*parts: str) -> Pixels:
+        x = np.concatenate([arrays[f"{part}_images"] for part in parts])
+        if x.dtype != np.uint8 or x.ndim not in (3, 4) or (x.ndim == 4 and x.shape[3] != 3):
+            raise GlocalError(
+                f"the images of {name} are {x.dtype} {list(x.shape)}: images of bytes, grey or in "
+                "colours, are read."
+            )
+        return Pixels(x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2))
+
+    def labels(*parts: str) -> Array:
+        y = np.concatenate([arrays[f"{part}_labels"] for part in parts])
+        if y.ndim == 2 and y.shape[1] > 1:
+            raise GlocalError(
+                f"{name} has {y.shape[1]} labels for each image, and one is read: take another of "
+                "MedMNIST's data sets."
+            )
+        return y.reshape(-1).astype(np.int64)
+
+    y, y_test = labels("train", "val"), labels("test")
+    return Source(
+        x=images("train", "val"),
+        y=y,
+        classes=int(max(y.max(), y_test.max())) + 1,
+        central=(images("test"), y_test),
     )

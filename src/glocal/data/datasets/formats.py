@@ -1,7 +1,6 @@
 """File formats of image data sets, read from bytes: IDX, and the three of CIFAR-10.
 
-No file can run code: what is pickled is read by an unpickler that knows two stand-ins and nothing
-else.
+No file can run code: what is pickled is read with stand-ins (:mod:`glocal.data.datasets.pickles`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import importlib.util
 import io
 import json
 import math
-import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from glocal.core.errors import GlocalError
+from glocal.data.datasets import pickles
 from glocal.data.validation import Array
 
 Arrays = dict[str, Array]
@@ -45,7 +44,7 @@ class Form:
         if self.pictures and importlib.util.find_spec("PIL") is None:
             raise GlocalError(
                 "the pictures of this package are read with Pillow: install it (pip install "
-                "'glocal[data]'), or use files of another kind (see docs/data.md)."
+                "'glocal[data]'), or use files of another kind (see docs/reference/data.md)."
             )
 
 
@@ -108,41 +107,14 @@ def binary_batch(data: bytes, name: str) -> Batch:
 CIFAR_BINARY = Form(tuple(f"{name}.bin" for name in BATCHES), binary_batch, _joined)
 
 
-class _Pickled:
-    """What a pickled numpy array, or its dtype, left behind: its state, and no numpy call."""
-
-    state: Any = None
-
-    def __init__(self, *args: Any) -> None:
-        pass
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
-
-
-class _Reader(pickle.Unpickler):
-    """Plain values and stand-ins for arrays. Every other name a pickle may call is refused."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        array = module in ("numpy.core.multiarray", "numpy._core.multiarray")
-        if (array and name == "_reconstruct") or (module, name) == ("numpy", "dtype"):
-            return _Pickled
-        if (module, name) == ("numpy", "ndarray"):
-            return None  # it is only ever an argument
-        raise pickle.UnpicklingError(f"{module}.{name} is not data")
-
-
 def pickled_batch(data: bytes, name: str) -> Batch:
     """CIFAR-10's Python version: a pickled dict with the array ``data`` and the list ``labels``."""
     try:
-        batch = _Reader(io.BytesIO(data), encoding="bytes").load()
-        # The state of a pickled array: version, shape, dtype, whether in Fortran order, bytes.
-        _, shape, _, fortran, values = batch[b"data"].state
-        labels = batch[b"labels"]
-        if fortran or len(shape) != 2 or shape[1] != math.prod(IMAGE):
-            raise ValueError("not rows of images")
-        x = np.frombuffer(values, np.uint8).reshape(shape[0], *IMAGE)
-        return x, np.array(labels, dtype=np.uint8)
+        batch = pickles.read(data, encoding="bytes")
+        x = pickles.array(batch[b"data"]).reshape(-1, *IMAGE)
+        if x.dtype != np.uint8:
+            raise ValueError("not bytes")
+        return x, np.array(batch[b"labels"], dtype=np.uint8)
     # A damaged or malicious pickle can fail in any way, MemoryError among them.
     except Exception:
         raise GlocalError(

@@ -14,9 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from glocal.core.errors import GlocalError
+from glocal.core.progress import print_note
 from glocal.core.validation import integer
-from glocal.data.datasets import Source, archives, cache
+from glocal.data.datasets import Source, archives, cache, hub
 from glocal.data.datasets.formats import Arrays, Form
+from glocal.data.datasets.hub import HubSet
 from glocal.data.datasets.locating import DataFiles, located, remedy
 from glocal.data.datasets.packages import fetched
 from glocal.data.validation import Pixels
@@ -36,6 +38,8 @@ class ImageSet(DataFiles):
     """Of each array, in uint8."""
     forms: tuple[Form, ...]
     """The formats that its files may have; those in the package have the last."""
+    hub: HubSet | None = None
+    """What the Hugging Face hub calls it."""
 
 
 def check(data: ImageSet, arrays: Arrays) -> None:
@@ -64,7 +68,22 @@ def arrays(data: ImageSet, folder: str | None = None) -> Arrays:
         lambda where: in_folder(data, where),
         lambda arrays: check(data, arrays),
         lambda: from_package(data),
+        lambda: from_hub(data),
     )
+
+
+def from_hub(data: ImageSet) -> Arrays | None:
+    """Read the data set from the hub's cache, and cache it; None if it is not there, or another."""
+    found = None if data.hub is None else hub.kept(data.hub)
+    if found is None:
+        return None
+    try:
+        check(data, found)
+    except GlocalError as error:
+        print_note(f"{data.name} of the Hugging Face hub's cache is passed over: {error}")
+        return None
+    cache.keep(data.name, found)
+    return found
 
 
 def in_folder(data: ImageSet, folder: Path) -> Arrays | None:

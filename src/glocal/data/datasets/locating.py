@@ -52,11 +52,13 @@ def located(
     in_folder: Callable[[Path], Arrays | None],
     check: Callable[[Arrays], None],
     from_package: Callable[[], Arrays],
+    from_hub: Callable[[], Arrays | None] = lambda: None,
 ) -> Arrays:
-    """The data set: from the folder, or GLOCAL_DATA, or the cache, or its package.
+    """The data set: from the folder, or GLOCAL_DATA, or a cache, or its package.
 
     ``in_folder`` reads it from a folder, and gives None where nothing of it is
-    there; ``check`` raises unless arrays are those of the data set.
+    there; ``check`` raises unless arrays are those of the data set; ``from_hub`` reads it from
+    another program's cache, where that has it.
     """
     if folder is not None:
         found = in_folder(_existing(Path(folder).expanduser(), "folder="))
@@ -70,6 +72,8 @@ def located(
     found = cache.kept(data.name, check)
     if found is None and data.installed is not None and data.installed.is_dir():
         found = in_folder(data.installed)
+    if found is None:
+        found = from_hub()
     return from_package() if found is None else found
 
 

@@ -22,10 +22,16 @@ from glocal.data.datasets import Source
 from glocal.data.datasets.adult import ADULT
 from glocal.data.datasets.adult import source as adult_source
 from glocal.data.datasets.formats import CIFAR_BINARY, CIFAR_PICKLED, CIFAR_PNG, IDX
+from glocal.data.datasets.hub import HubSet
 from glocal.data.datasets.image_dataset import ImageSet, source
+from glocal.data.datasets.natural import CHEM97, DIALYSIS, WEARABLE, chem97, dialysis, wearable
 from glocal.data.datasets.packages import Package
 from glocal.data.datasets.questions import digits_questions
 from glocal.data.datasets.texts import SHAKESPEARE, SOTU, shakespeare, sotu
+from glocal.data.folders.audio import audio
+from glocal.data.folders.cifar100 import cifar100
+from glocal.data.folders.images import images
+from glocal.data.folders.leaf import leaf
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -35,6 +41,7 @@ def _idx_set(
     sha256: tuple[str, ...],
     folders: tuple[str, ...],
     package: Package,
+    hub: str,
     installed: Path | None = None,
 ) -> ImageSet:
     """A data set of 70,000 images of 28×28 in the IDX format."""
@@ -48,6 +55,7 @@ def _idx_set(
         package=package,
         wanted=f"{', '.join(IDX.files)} (plain or .gz)",
         installed=installed,
+        hub=HubSet(hub, "image"),
     )
 
 
@@ -67,6 +75,7 @@ MNIST = _idx_set(
         "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
         11_496_804,
     ),
+    "ylecun/mnist",
 )
 
 FASHION_MNIST = _idx_set(
@@ -85,6 +94,7 @@ FASHION_MNIST = _idx_set(
         "39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0",
         30_900_652,
     ),
+    "zalando-datasets/fashion_mnist",
     installed=Path("/usr/share/datasets/fashion-mnist"),
 )
 
@@ -109,6 +119,7 @@ CIFAR10 = ImageSet(
         138_940_914,
     ),
     wanted="cifar-10-binary.tar.gz or cifar-10-python.tar.gz (or what is in it)",
+    hub=HubSet("uoft-cs/cifar10", "img"),
 )
 
 
@@ -159,6 +170,8 @@ def _from(package: Package) -> str:
     return f"{package.client}: {package.name}, {package.size / 1e6:.0f} MB"
 
 
+FOLDER = "a folder of yours"
+
 SOURCES: dict[str, Entry] = {
     "digits": Entry(
         digits,
@@ -206,6 +219,39 @@ SOURCES: dict[str, Entry] = {
         _from(ADULT.package),
         "Becker, Kohavi: Adult, UCI Machine Learning Repository, 1996",
     ),
+    "dialysis": Entry(
+        dialysis,
+        "GPL-3 (the package; of the data, none stated)",
+        _from(DIALYSIS.package),
+        "Carvalho, Henderson, Shimakura, Sousa: Survival of hemodialysis patients, 2003; Drysdale: "
+        "SurvSet, 2022",
+    ),
+    "chem97": Entry(
+        chem97,
+        "GPL (R package mlmRev)",
+        _from(CHEM97.package),
+        "Fielding, Yang, Goldstein: Multilevel ordinal models for examination grades, 2003",
+    ),
+    "wearable": Entry(
+        wearable,
+        "BSD-3-Clause",
+        _from(WEARABLE.package),
+        "Burns et al.: Shoulder physiotherapy exercise recognition, 2018; seglearn 1.2.5",
+    ),
+    "cifar100": Entry(
+        cifar100,
+        "none stated",
+        FOLDER,
+        "Krizhevsky: Learning multiple layers of features from tiny images, 2009",
+    ),
+    "leaf": Entry(
+        leaf,
+        "the data's own",
+        FOLDER,
+        "Caldas et al.: LEAF: a benchmark for federated settings, 2018",
+    ),
+    "images": Entry(images, "the data's own", FOLDER),
+    "audio": Entry(audio, "the data's own", FOLDER),
 }
 
 

@@ -8,7 +8,7 @@ fold, from its training rows. A level without training rows in a fold is a word 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -189,7 +189,7 @@ def _category(
 ) -> tuple[Column | None, str, str]:
     cells, warning = int(counts.sum()), ""
     about = f"has {len(distinct)} different words in {cells} training rows"
-    free_text = cells >= FEW and len(distinct) > FREE_TEXT * cells
+    free_text = is_free_text(len(distinct), cells)
     if raw.meant is not None:
         if not forced and (free_text or len(distinct) > MOST_LEVELS):
             warning = f"{raw.meant.problem}; it {about} and was left out: {raw.meant.remedy}."
@@ -207,18 +207,26 @@ def _category(
         )
         return None, "left out: an id or free text", left_out
     words = [raw.words[int(position)] for position in distinct]
-    kept, note = words, ""
-    if len(words) > MOST_LEVELS:
-        by_count = sorted(zip((-counts).tolist(), words, strict=True))
-        kept = sorted(word for _, word in by_count[:MOST_LEVELS])
-        note = f", {len(words) - MOST_LEVELS} rare words as one"
+    kept = levels_of(dict(zip(words, counts.tolist(), strict=True)))
+    note = f", {len(words) - len(kept)} rare words as one" if len(kept) < len(words) else ""
     column = Column(
         raw.name,
         raw.kind,
         raw.format,
         indicator=bool(indicated),
-        levels=tuple(kept),
+        levels=kept,
         other=len(kept) < len(words),
     )
     became = f"{len(kept) + column.other} one-hot features{note}{indicated}"
     return column, became, warning
+
+
+def is_free_text(distinct: int, cells: int) -> bool:
+    """Whether so many different words in so many cells are an id, or free text."""
+    return cells >= FEW and distinct > FREE_TEXT * cells
+
+
+def levels_of(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """The words that have a feature each, in order: all, or the most frequent of many."""
+    by_count = sorted(counts, key=lambda word: (-counts[word], word))
+    return tuple(sorted(by_count[:MOST_LEVELS]))

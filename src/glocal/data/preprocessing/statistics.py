@@ -32,8 +32,18 @@ def mean_and_std(values: Array, client: Array, clients: int) -> tuple[float, flo
     sums = np.bincount(client, values, minlength=clients)
     mean = math.fsum(sums.tolist()) / total
     squares = np.bincount(client, (values - mean) ** 2, minlength=clients)
-    std = math.sqrt(math.fsum(squares.tolist()) / total)
-    return mean, std if std > 1e-12 * max(abs(mean), 1e-12) else 1.0
+    return mean, deviation(mean, math.fsum(squares.tolist()), total)
+
+
+def deviation(mean: float, squares: float, total: int) -> float:
+    """The standard deviation from the sum of squares about the mean; 1 of a constant."""
+    constant = is_constant(mean, squares, total)
+    return 1.0 if constant else math.sqrt(squares / total)
+
+
+def is_constant(mean: float, squares: float, total: int) -> bool:
+    """Whether so many values with this sum of squares about their mean are all the same."""
+    return total == 0 or math.sqrt(squares / total) <= 1e-12 * max(abs(mean), 1e-12)
 
 
 def median(values: Array) -> float:
