@@ -19,7 +19,7 @@ from glocal.deploy.serve import Served, serve
 from glocal.deploy.transport import InProcess
 from glocal.experiment.config_reading import from_arguments
 
-CLIENTS, EACH, NODES = 9, 24, 3
+CLIENTS, EACH = 9, 24
 
 SETTINGS: dict[str, Any] = {
     "rounds": 3,
@@ -89,7 +89,7 @@ class Deployment:
 
     @classmethod
     def of(cls, spec: str, folder: Path, secret: Any = None, **settings: Any) -> Deployment:
-        """Three nodes with three clients each."""
+        """Nodes with three clients each: three of them, unless the data is given."""
         fed = settings.pop("fed", None) or nine_clients()
         results = settings.pop("results", None)
         config = from_arguments({**SETTINGS, **settings})
@@ -97,9 +97,13 @@ class Deployment:
         notes: list[str] = []
         nodes = {
             f"node{i}": Node(
-                plan, fed.part(range(3 * i, 3 * i + 3)), folder / f"node{i}", secret, notes.append
+                plan,
+                fed.part(range(len(fed))[3 * i : 3 * i + 3]),
+                folder / f"node{i}",
+                secret,
+                notes.append,
             )
-            for i in range(NODES)
+            for i in range(-(-len(fed) // 3))
         }
         network = Network({name: node.answer for name, node in nodes.items()})
         return cls(fed, plan, folder, nodes, network, notes)

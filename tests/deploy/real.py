@@ -81,7 +81,7 @@ def checkpoint(folder: Path) -> Checkpoint:
 def hidden_key(folder: Path) -> Tensor | None:
     """The secret from which noise is drawn, while there is one."""
     secret_tree = checkpoint(folder).trees.get("secret")
-    return None if secret_tree is None else secret_tree["key"]
+    return None if secret_tree is None else secret_tree["secret"]
 
 
 def assert_same_bits(folder: Path, hidden: Tensor | None = None) -> None:

@@ -18,7 +18,8 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.deploy import wire
 from glocal.deploy.node import kept_secret
-from glocal.deploy.remote import TOO_LONG, UNREADABLE
+from glocal.deploy.remote import TOO_LONG
+from glocal.deploy.replies import UNREADABLE
 from glocal.deploy.serve import ROSTER
 from glocal.evaluation.client_tests import ClientTest
 

@@ -15,7 +15,7 @@ from glocal.core import rng, secret, tree
 from glocal.core.types import Tree
 from glocal.prediction.client_model import load_model
 from glocal.training import best_round
-from specs import EVERYBODY, OF_OTHER_DATA, SMALL
+from specs import EVERYBODY, OF_IMAGES_OR_TEXTS, OF_OTHER_DATA, SMALL
 
 ELSEWHERE = {"local", *OF_OTHER_DATA}
 METHODS = [SMALL.get(name, name) for name in glocal.list_methods() if name not in ELSEWHERE]
@@ -59,16 +59,16 @@ def check(spec: str, folder: Path, **given: Any) -> None:
     settings = {**SETTINGS, **given}
     if spec.partition("(")[0].partition("+")[0] in EVERYBODY:
         settings["fraction"] = 1.0
-    fed = nine_clients()
+    fed = settings.pop("fed", None) or nine_clients()
     run = glocal.fit(spec, fed, **settings)
-    deployed = Deployment.of(spec, folder, **settings)
+    deployed = Deployment.of(spec, folder, fed=fed, **settings)
     served = deployed.serve()
     assert run.trained is not None
     simulated = run.trained.progress
     assert served.progress is not None
     assert_same(served.progress.server, simulated.server)
     ids, states = simulated.clients.saved()
-    assert len(ids) > 4
+    assert len(ids) > len(fed) // 2
     for place, client in enumerate(ids.tolist()):
         assert_same(deployed.state(served, client) or {}, tree.row(states, place))
     assert served.progress.traffic == simulated.traffic
@@ -84,6 +84,13 @@ def check(spec: str, folder: Path, **given: Any) -> None:
 @pytest.mark.parametrize("spec", [*METHODS, *COMPOSED])
 def test_a_deployment_has_the_bits_of_a_simulation(spec: str, tmp_path: Path) -> None:
     check(spec, tmp_path)
+
+
+@pytest.mark.deploy
+@pytest.mark.parametrize("name", OF_IMAGES_OR_TEXTS)
+def test_what_needs_images_or_texts_has_the_bits_of_a_simulation(name: str, tmp_path: Path) -> None:
+    spec, model, data = OF_IMAGES_OR_TEXTS[name]
+    check(spec, tmp_path, model=model, fed=data(), fraction=1.0)
 
 
 @pytest.mark.deploy

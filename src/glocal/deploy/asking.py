@@ -6,8 +6,12 @@ A node is known by its public key. Its id at the transport may be another after 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from glocal.core.types import Tree
+from glocal.deploy import wire
 from glocal.deploy.patience import Patience
+from glocal.deploy.replies import FAILURES, REFUSALS, UNREADABLE
 from glocal.deploy.transport import Transport
 
 
@@ -42,3 +46,48 @@ def ask(
         for message, content in transport.pull(list(sent), wait).items():
             answers.setdefault(sent.pop(message), content)
     return {key: answers[key] for key in requests if key in answers}
+
+
+def clients_of(keys: Mapping[str, bytes], key: bytes) -> list[str]:
+    """The clients of the node with this public key."""
+    return [name for name, bound in keys.items() if bound == key]
+
+
+def ask_clients(
+    transport: Transport,
+    keys: Mapping[str, bytes],
+    patience: Patience,
+    seconds: float,
+    kind: wire.Request,
+    wants: Mapping[str, dict[str, Any]],
+    facts: Mapping[str, Any],
+    trees: Tree | None = None,
+) -> dict[bytes, wire.Message | str]:
+    """What the nodes of these clients answer, by their keys; or why that is no answer.
+
+    ``keys`` has those of all clients, whose order numbers them, and ``wants`` what is said of each
+    that is asked.
+    """
+    names, requests = list(keys), {}
+    for key in dict.fromkeys(keys[name] for name in wants):
+        numbers = {name: names.index(name) for name in clients_of(keys, key)}
+        clients = {name: wants[name] for name in numbers if name in wants}
+        about = {"numbers": numbers, "clients": clients, **facts}
+        requests[key] = wire.encode(wire.Message(kind, about, trees or {}))
+    answers = ask(transport, requests, patience, seconds)
+    return {key: _read(content, kind) for key, content in answers.items()}
+
+
+_ANSWERS = {"count": "counted", "join": "joined", "train": "trained"}
+
+
+def _read(content: bytes, kind: str) -> wire.Message | str:
+    """A node's answer to a request of this kind; or why it is none."""
+    try:
+        message = wire.decode(content)
+    except wire.WireError:
+        return UNREADABLE
+    if message.kind == "refused":
+        code = message.facts.get("code")
+        return code if isinstance(code, str) and code in (*FAILURES, *REFUSALS) else UNREADABLE
+    return message if message.kind == _ANSWERS.get(kind, f"{kind}d") else UNREADABLE

@@ -12,6 +12,8 @@ from glocal.core import files, locks
 from glocal.core.errors import GlocalError
 from glocal.deploy import audit
 from glocal.deploy.flower_transport import FlowerTransport, Grid
+from glocal.deploy.plan import DeployPlan
+from glocal.deploy.schema_plan import SchemaPlan
 from glocal.deploy.server_folder import ServerFolder
 
 FOLDER = "GLOCAL_DEPLOYMENT"
@@ -28,16 +30,29 @@ def main(grid: Grid, context: Any) -> None:
     """
     folder = ServerFolder(Path(os.environ[FOLDER]))
     with locks.hold(folder.run, wait=HANDOVER):
-        if folder.result_file.exists():
+        plan = folder.plan
+        if (folder.schema_file if isinstance(plan, SchemaPlan) else folder.result_file).exists():
             return
         try:
-            run_rounds(folder, grid)
+            if isinstance(plan, SchemaPlan):
+                run_counts(folder, plan, grid)
+            else:
+                run_rounds(folder, plan, grid)
         except GlocalError as error:
             files.write(folder.error_file, f"{error}\n".encode())
             raise
 
 
-def run_rounds(folder: ServerFolder, grid: Grid) -> None:
+def run_counts(folder: ServerFolder, plan: SchemaPlan, grid: Grid) -> None:
+    """Have the participants compute the schema, and write it."""
+    from glocal.deploy.schema_round import counted
+
+    transport = FlowerTransport(grid, folder.audit_file)
+    found = counted(plan, transport, folder.admitted(), folder.settings.patience)
+    files.write(folder.schema_file, files.dump(found.to_json()))
+
+
+def run_rounds(folder: ServerFolder, plan: DeployPlan, grid: Grid) -> None:
     """Serve the plan; each line is added to the history with the seconds that it took."""
     from glocal.deploy.serve import serve
 
@@ -54,11 +69,12 @@ def run_rounds(folder: ServerFolder, grid: Grid) -> None:
 
     transport = FlowerTransport(grid, folder.audit_file)
     served = serve(
-        folder.plan,
+        plan,
         transport,
         folder.admitted(),
         folder.run,
         patience=folder.settings.patience,
+        removed=folder.removed,
         on_line=on_line,
     )
     write_result(folder, served)

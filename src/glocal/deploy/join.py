@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -11,10 +12,13 @@ from pathlib import Path
 
 from glocal.core import files, locks
 from glocal.core.errors import GlocalError
+from glocal.core.progress import note
 from glocal.deploy import certificates, flower
+from glocal.deploy.counting import OwnTable
 from glocal.deploy.kit import Kit
-from glocal.deploy.node_folder import Approved, NodeFolder
-from glocal.deploy.plan import DeployPlan
+from glocal.deploy.node_data import own_rows
+from glocal.deploy.node_folder import Approved, NodeFolder, own_folder
+from glocal.deploy.schema_plan import Plan, SchemaPlan
 from glocal.deploy.server_check import is_there, split_address
 from glocal.deploy.supervisor import Child, free_port, kept
 
@@ -34,7 +38,7 @@ class Application:
 
     folder: NodeFolder
     kit: Kit
-    plan: DeployPlan
+    plan: Plan
     name: str
     clients: tuple[str, ...]
     data: Path
@@ -50,33 +54,27 @@ def prepare(path: Path, kit_file: Path, data: Path, name: str) -> Application:
     split_address(kit.address)
     certificates.check_content(kit.authority.encode(), f"in {kit_file}")
     plan = kit.approved_plan()
-    folder = NodeFolder(_own_folder(path).absolute())
-    approved = Approved.now(name, kit.address, kit.digest, str(data.absolute()))
+    folder = NodeFolder(own_folder(path).absolute())
     public_key = certificates.make_node_key(folder.key)
     files.write(folder.public_key, f"{public_key}\n".encode())
-    fed = approved_rows(plan, approved)
-    return Application(folder, kit, plan, name, fed, data.absolute(), public_key)
+    clients = clients_of(plan, data.absolute(), name)
+    if readable_by_others(data.absolute()):
+        note(f"{data} can be read by other users of this machine: chmod 600 {data} prevents that.")
+    return Application(folder, kit, plan, name, clients, data.absolute(), public_key)
 
 
-def _own_folder(path: Path) -> Path:
-    """The participant's folder, which is for its user alone; one that is there becomes so."""
-    if not path.exists():
-        files.make_folder(path.parent)
-        path.mkdir(mode=0o700)
-    try:
-        files.make_folder(path).chmod(0o700)
-    except OSError as error:
-        raise GlocalError(
-            f"{path} cannot be made yours alone ({error.strerror}): choose another --folder."
-        ) from error
-    return path
+def readable_by_others(path: Path) -> bool:
+    """Whether other users of this machine may read a file."""
+    if not path.stat().st_mode & stat.S_IROTH:
+        return False
+    return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents)
 
 
-def approved_rows(plan: DeployPlan, approved: Approved) -> tuple[str, ...]:
+def clients_of(plan: Plan, data: Path, name: str) -> tuple[str, ...]:
     """The names of the clients in a participant's data, if it fits the plan."""
-    from glocal.deploy.node_data import own_rows
-
-    fed = own_rows(plan, Path(str(approved.data)), approved.name)
+    if isinstance(plan, SchemaPlan):
+        return OwnTable.read(plan, data, name).clients
+    fed = own_rows(plan, data, name)
     plan.schema.check(fed)
     return fed.names
 
@@ -131,18 +129,20 @@ def children(folder: NodeFolder) -> tuple[Child, Child]:
 
 
 def run(folder: NodeFolder, say: Say, patience: float | None = None) -> None:
-    """Keep both processes running until the node has its result and the server has gone.
+    """Keep both processes running until the node has done its part and the server has gone.
 
     With ``patience``, a node that the server does not let in gives up after so many seconds.
     """
     participant = Participant(folder, say)
+    counts = isinstance(folder.approved_plan(), SchemaPlan)
+    last_file = folder.counted_file if counts else folder.result_file
     begun = last_there = time.monotonic()
     with locks.hold(folder.path), kept(*participant.children):
         while time.monotonic() - last_there < GONE:
             refusal = participant.look()
             if refusal and patience is not None and time.monotonic() - begun > patience:
                 raise GlocalError(refusal)
-            if not folder.result_file.exists() or participant.sees_server():
+            if not last_file.exists() or participant.sees_server():
                 last_there = time.monotonic()
             time.sleep(1.0)
 
@@ -187,8 +187,8 @@ class Participant:
         if self.was_in or self.folder.audit_file.exists():
             return "the connection was lost: the server lets a node in again after a minute."
         return (
-            f"the server does not know the key in {self.folder.public_key}: ask its operator to "
-            f"admit {self.folder.approved.name}."
+            f"the server does not know the key in {self.folder.public_key} yet: its operator has "
+            "to admit it."
         )
 
 

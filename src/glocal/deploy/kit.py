@@ -13,7 +13,7 @@ from typing import Any
 
 from glocal.core import files
 from glocal.core.errors import GlocalError, shown
-from glocal.deploy.plan import DeployPlan
+from glocal.deploy.schema_plan import Plan, plan_of_json
 from glocal.deploy.wire import VERSION as WIRE
 
 FORMAT = 1
@@ -65,9 +65,9 @@ class Kit:
             raise GlocalError(f"{shown(str(path))} is damaged: ask for the kit again.")
         return cls(texts[0], texts[1], plan, texts[2])
 
-    def approved_plan(self) -> DeployPlan:
+    def approved_plan(self) -> Plan:
         """The plan, if it comes to the same here as where the kit was made."""
-        plan = DeployPlan.from_json(self.plan)
+        plan = plan_of_json(self.plan)
         if plan.digest != self.digest:
             raise GlocalError(
                 "the plan of this kit comes to something else here (another version of glocal, or "

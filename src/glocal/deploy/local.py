@@ -14,6 +14,7 @@ from glocal.core.errors import GlocalError
 from glocal.deploy import certificates, join, up
 from glocal.deploy.admit import admit
 from glocal.deploy.node_folder import Approved, NodeFolder
+from glocal.deploy.schema_plan import SchemaPlan
 from glocal.deploy.server_folder import ServerFolder, check_name
 from glocal.deploy.supervisor import kept
 
@@ -21,6 +22,11 @@ from glocal.deploy.supervisor import kept
 def node_folders(folder: ServerFolder, nodes: int) -> list[NodeFolder]:
     """Make the folders of the nodes, and admit them; those that are there are taken again."""
     plan = folder.plan
+    if isinstance(plan, SchemaPlan):
+        raise GlocalError(
+            "--local takes the data that the settings name, whose schema is known: make the "
+            "deployment without --schema."
+        )
     names = plan.config.federation(announced=False).names
     if not 1 <= nodes <= len(names):
         raise GlocalError(

@@ -19,6 +19,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -32,6 +33,16 @@ from glocal.core.types import Tree, Uplink
 from glocal.data.federation import Federation
 from glocal.deploy import node_evaluation, wire
 from glocal.deploy.plan import DeployPlan
+from glocal.deploy.replies import (
+    DIVERGED,
+    FAILED,
+    LOST,
+    NO_ROOM,
+    REPEATED,
+    STRANGER,
+    RefusalError,
+    reply,
+)
 from glocal.deploy.versions import Versions
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import validated
@@ -42,18 +53,6 @@ from glocal.training.divergence import finite
 from glocal.training.loop import REDUCE, Training
 from glocal.training.run_state import Progress
 from glocal.training.sampling import Fraction
-
-FAILED, DIVERGED, LOST, NO_ROOM, REPEATED = "failed", "diverged", "lost", "no room", "repeated"
-FAILURES = (FAILED, DIVERGED, LOST, NO_ROOM, REPEATED)
-"""Why a client's round has no answer: all that is said of it."""
-
-UNREADABLE, OTHER_PLAN, STRANGER = "unreadable", "another plan", "another's client"
-REFUSALS = (UNREADABLE, OTHER_PLAN, STRANGER)
-"""Why a request is refused."""
-
-
-class _RefusalError(Exception):
-    """A request is not answered; the text is one of the codes."""
 
 
 @dataclass(frozen=True)
@@ -116,28 +115,14 @@ class Node:
             return self._last[1]
 
     def _answered(self, request: bytes, digest: str) -> wire.Message:
-        try:
-            message = wire.decode(request)
-            if message.facts.get("plan") != self.plan.digest:
-                raise _RefusalError(OTHER_PLAN)
-            by_kind = {
-                "join": self._joined,
-                "train": self._trained,
-                "validate": self._validated,
-                "evaluate": self._evaluated,
-            }
-            if message.kind not in by_kind:
-                raise _RefusalError(UNREADABLE)
-            return by_kind[message.kind](message, digest)
-        except _RefusalError as error:
-            return wire.Message("refused", {"code": str(error)})
-        except wire.WireError as error:
-            self.note(str(error))
-            return wire.Message("refused", {"code": UNREADABLE})
-        except Exception as error:  # whatever a method or a model raises: its text stays here
-            self.note(f"{type(error).__name__}: {error}")
-            code = NO_ROOM if isinstance(error, NoRoomError) else FAILED
-            return wire.Message("refused", {"code": code})
+        by_kind = {
+            "join": self._joined,
+            "train": self._trained,
+            "validate": self._validated,
+            "evaluate": self._evaluated,
+        }
+        of_request = {kind: partial(made, digest=digest) for kind, made in by_kind.items()}
+        return reply(request, self.plan.digest, of_request, self.note)
 
     def _joined(self, message: wire.Message, digest: str) -> wire.Message:
         """How many training, validation and test examples each client has, by its number."""
@@ -188,7 +173,7 @@ class Node:
     def _validated(self, message: wire.Message, digest: str) -> wire.Message:
         """Scores on validation data, and the loss on some training data."""
         if not self.plan.sends_results:
-            raise _RefusalError(FAILED)
+            raise RefusalError(FAILED)
         asked = self._asked(message)
         t = asked.training
         scores, _ = validated(
@@ -218,7 +203,7 @@ class Node:
     def _whole(self, numbers: Mapping[str, int]) -> tuple[Setup, Training]:
         """This node's clients as those of these numbers, and what trains them."""
         if set(numbers) != set(self.fed.names):
-            raise _RefusalError(STRANGER)
+            raise RefusalError(STRANGER)
         order = tuple(int(numbers[name]) for name in self.fed.names)
         if order not in self._trainings:
             setup = self.plan.setup(self.fed.numbered(order))
@@ -246,7 +231,7 @@ class Node:
         names, lost = [], []
         for name, about in facts["clients"].items():
             if name not in place:
-                raise _RefusalError(STRANGER)
+                raise RefusalError(STRANGER)
             if version := int(about["version"]):
                 state = self.states.read(name, version)
                 if state is None:

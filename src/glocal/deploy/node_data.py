@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from glocal.core.errors import GlocalError, shown
-from glocal.data.datasets import files
+from glocal.data.datasets import Source, files
 from glocal.data.federation import Federation, federation
 from glocal.data.table import Table, listed
 from glocal.deploy.plan import DeployPlan
 from glocal.deploy.server_folder import check_name
+from glocal.experiment.config import Config
 
 FEWEST = 3
 """Examples of a client: one each for training, validation and test."""
@@ -29,41 +30,63 @@ def own_rows(plan: DeployPlan, file: Path, name: str) -> Federation:
     split into training, validation and test by the plan's shares and seed.
     """
     config, schema = plan.config, plan.schema
-    if not files.is_file(file):
-        raise GlocalError(
-            f"{shown(str(file))} is no kind of file that can be read: give one that ends in "
-            f"{', '.join(files.ENDINGS)}."
-        )
-    of_text = {option: getattr(config, option) for option in ("separator", "decimal", "encoding")}
-    source = files.read(file, config.label, config.client, config.group, of_text)
-    x, y, clients, group = source.x, source.y, source.clients, source.group
+    source = read(config, file)
+    x, y = source.x, source.y
     if isinstance(x, Table):
         if schema.preprocessing is None:
             raise GlocalError(
                 f"the plan is not for a table, and {file.name} is one: give an .npz file whose x "
                 f"has rows of the shape {schema.shape}."
             )
-        table = x
-        y = _labels(plan, table, str(y), file)
-        clients = None if clients is None else table.ids(str(clients), "clients")
-        group = None if group is None else table.ids(str(group), "groups")
-        x = schema.preprocessing.apply(table)
+        y = _labels(plan, x, str(y), file)
+        x = schema.preprocessing.apply(x)
     elif schema.preprocessing is not None:
         raise GlocalError(f"the plan is for a table, and {file.name} is none: give a .csv file.")
+    classes = schema.classes if schema.target.classes else None
+    fed = split_rows(config, source, file, name, x, y, classes, schema.target.task)
+    return _as_planned(plan, fed)
+
+
+def read(config: Config, file: Path) -> Source:
+    """What is in a participant's file, with the columns that the plan names."""
+    if not files.is_file(file):
+        raise GlocalError(
+            f"{shown(str(file))} is no kind of file that can be read: give one that ends in "
+            f"{', '.join(files.ENDINGS)}."
+        )
+    of_text = {option: getattr(config, option) for option in ("separator", "decimal", "encoding")}
+    return files.read(file, config.label, config.client, config.group, of_text)
+
+
+def split_rows(
+    config: Config,
+    source: Source,
+    file: Path,
+    name: str,
+    x: Any,
+    y: Any,
+    classes: int | None,
+    task: str,
+) -> Federation:
+    """Features and labels of a file as those of its clients, split as the plan says."""
+    clients, group = source.clients, source.group
+    if isinstance(source.x, Table):
+        clients = None if clients is None else source.x.ids(str(clients), "clients")
+        group = None if group is None else source.x.ids(str(group), "groups")
     names = [name] * len(x) if clients is None else [str(each) for each in clients.tolist()]
     _check_clients(names, file)
-    fed = federation(
+    return federation(
         x,
         y,
         np.array(names),
         split=config.split,
         seed=config.seed,
-        classes=schema.classes if schema.target.classes else None,
+        classes=classes,
         name=file.name,
         group=group,
-        task=schema.target.task,
+        task=task,
+        chronological=bool(config.chronological),
     )
-    return _as_planned(plan, fed)
 
 
 def part_of_plan(plan: DeployPlan, numbers: Sequence[int]) -> Federation:
@@ -73,7 +96,6 @@ def part_of_plan(plan: DeployPlan, numbers: Sequence[int]) -> Federation:
 
 def _labels(plan: DeployPlan, table: Table, label: str, file: Path) -> Any:
     """The label column as the plan's classes, or as numbers."""
-    values = table.ids(label, "labels")
     if not plan.schema.target.classes:
         from glocal.data import quantities
 
@@ -81,7 +103,7 @@ def _labels(plan: DeployPlan, table: Table, label: str, file: Path) -> Any:
     words = plan.schema.label_words
     if words is None:
         words = {str(number): number for number in range(plan.schema.classes)}
-    texts = [_text(value) for value in values.tolist()]
+    texts = label_texts(table, label)
     unknown = sorted({text for text in texts if text not in words})
     if unknown:
         raise GlocalError(
@@ -89,6 +111,11 @@ def _labels(plan: DeployPlan, table: Table, label: str, file: Path) -> Any:
             f"plan's classes are {listed(list(words))}: name them as the plan does."
         )
     return torch.tensor([words[text] for text in texts])
+
+
+def label_texts(table: Table, label: str) -> list[str]:
+    """The labels of all rows as a plan names them."""
+    return [_text(value) for value in table.ids(label, "labels").tolist()]
 
 
 def _text(value: Any) -> str:

@@ -10,9 +10,10 @@ from pathlib import Path
 from glocal.core import files
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
-from glocal.deploy import node_evaluation
+from glocal.deploy import counting, node_evaluation
 from glocal.deploy.node_data import own_rows, part_of_plan
 from glocal.deploy.plan import DeployPlan
+from glocal.deploy.schema_plan import Plan, SchemaPlan, read_plan
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class NodeFolder:
         self.home = path / "node"
         self.audit_file = path / "audit.jsonl"
         self.result_file = self.home / node_evaluation.FILE
+        self.counted_file = self.home / counting.FILE
         self.models = self.home / node_evaluation.MODELS
         self.flower_home = path / "flower"
         self.logs = path / "logs"
@@ -70,15 +72,20 @@ class NodeFolder:
                 f"{self.path} is no folder of a participant: make one with glocal deploy join."
             ) from error
 
-    def approved_plan(self) -> DeployPlan:
+    def approved_plan(self) -> Plan:
         """The plan, unless it is another one than was approved."""
-        plan = DeployPlan.read(self.plan_file)
+        plan = read_plan(self.plan_file)
         if plan.digest != self.approved.digest:
             raise GlocalError(
                 f"the plan in {self.path} is not the one that was approved (another version of "
                 "glocal, or the file was changed): run glocal deploy join again, and approve it."
             )
         return plan
+
+    def table(self, plan: SchemaPlan) -> counting.OwnTable:
+        """The participant's table, of which the plan wants sums and counts."""
+        approved = self.approved
+        return counting.OwnTable.read(plan, Path(str(approved.data)), approved.name)
 
     def federation(self, plan: DeployPlan) -> Federation:
         """The participant's clients and their rows."""
@@ -88,3 +95,17 @@ class NodeFolder:
         fed = own_rows(plan, Path(str(approved.data)), approved.name)
         plan.schema.check(fed)
         return fed
+
+
+def own_folder(path: Path) -> Path:
+    """A folder that is for its user alone; one that is there becomes so."""
+    if not path.exists():
+        files.make_folder(path.parent)
+        path.mkdir(mode=0o700)
+    try:
+        files.make_folder(path).chmod(0o700)
+    except OSError as error:
+        raise GlocalError(
+            f"{path} cannot be made yours alone ({error.strerror}): choose another folder."
+        ) from error
+    return path

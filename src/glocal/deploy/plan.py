@@ -8,7 +8,8 @@ So a node that has approved a plan notices any change of it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -51,6 +52,9 @@ class DataSchema:
     """The number of each class, where labels are words."""
     preprocessing: Preprocessing | None = None
     """How rows of a table become features: categories, means and deviations."""
+    counted: Mapping[str, Any] | None = None
+    """Of a schema that participants computed together: by whose counts, below which count nothing
+    was named, and what missing numbers become; none: it is that of somebody's data."""
 
     @classmethod
     def of(cls, fed: Federation) -> DataSchema:
@@ -131,13 +135,14 @@ class DataSchema:
             "target": self.target.to_json(),
             "label_words": None if self.label_words is None else dict(self.label_words),
             "preprocessing": self.preprocessing and self.preprocessing.to_json(),
+            "counted": None if self.counted is None else dict(self.counted),
         }
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> DataSchema:
         """The schema again."""
-        columns, words, vocabulary = (
-            given[name] for name in ("preprocessing", "label_words", "vocabulary")
+        columns, words, vocabulary, counted = (
+            given[name] for name in ("preprocessing", "label_words", "vocabulary", "counted")
         )
         return cls(
             tuple(int(size) for size in given["shape"]),
@@ -147,6 +152,7 @@ class DataSchema:
             Target.from_json(given["target"]),
             None if words is None else {str(word): int(n) for word, n in words.items()},
             None if columns is None else Preprocessing.from_json(columns),
+            None if counted is None else dict(counted),
         )
 
 
@@ -173,16 +179,14 @@ class DeployPlan:
     which would not cover them."""
 
     def __post_init__(self) -> None:
-        for refused in _refusals(self):
+        for refused in (*refusals(self.config), *_refusals(self)):
             raise GlocalError(refused)
+        _ = self.runner  # refuses a method that cannot be deployed
 
     @cached_property
     def runner(self) -> Federated:
         """The method as its clients and its server run it."""
-        runner = runner_of(self.method, self.method)
-        if not isinstance(runner, Federated):
-            raise GlocalError(f"{self.method} sends nothing, so there is nothing to deploy.")
-        return runner
+        return federated(self.method)
 
     @property
     def sends_results(self) -> bool:
@@ -200,37 +204,19 @@ class DeployPlan:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of the plan, of glocal's code, and of the user's files that it names."""
-        code = {"glocal": VERSION, "code": checksums.of_package()}
-        own = same_data.own_code([self.method], self.config)
-        return checksums.of_json({**code, "own": own, "plan": self.to_json()})
+        return digest_of(self.method, self.config, self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON holds it."""
-        settings = {k: v for k, v in self.config.as_toml().items() if v != getattr(Config, k, None)}
-        return {
-            "format": FORMAT,
-            "method": self.method,
-            "settings": settings,
-            "schema": self.schema.to_json(),
-            "results": self.results,
-        }
+        return plan_json(self.method, self.config, self.schema.to_json(), self.results)
 
     @classmethod
     def from_json(cls, given: Any) -> DeployPlan:
         """The plan again; refuses what is none."""
-        if not isinstance(given, Mapping) or given.get("format") != FORMAT:
-            raise GlocalError("this is no plan of a deployment, or one of another version.")
-        try:
-            schema = DataSchema.from_json(given["schema"])
-            method, settings, results = (given[k] for k in ("method", "settings", "results"))
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise GlocalError(
-                f"the plan is damaged ({type(error).__name__}): get it again."
-            ) from error
-        named_twice = isinstance(settings, Mapping) and "method" in settings
-        if not isinstance(settings, Mapping) or named_twice or not isinstance(results, bool | None):
-            raise GlocalError("the plan is damaged (its settings or results): get it again.")
-        return cls(str(method), from_mapping(settings), schema, results)
+        method, config, schema, results = parts_of(given)
+        with whole():
+            read = DataSchema.from_json(schema)
+        return cls(method, config, read, results)
 
     def write(self, path: Path) -> None:
         """Write it to a file, atomically."""
@@ -239,19 +225,87 @@ class DeployPlan:
     @classmethod
     def read(cls, path: Path) -> DeployPlan:
         """The plan in a file."""
-        try:
-            return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
-        except OSError as error:
-            raise GlocalError(f"{shown(str(path))} cannot be read: {error.strerror}.") from error
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, GlocalError):
-                raise
-            raise GlocalError(f"{shown(str(path))} is no plan: it is not JSON.") from error
+        return cls.from_json(json_of(path))
+
+
+def federated(method: str) -> Federated:
+    """The method of a plan as its clients and its server run it; refuses one that sends nothing."""
+    runner = runner_of(method, method)
+    if not isinstance(runner, Federated):
+        raise GlocalError(f"{method} sends nothing, so there is nothing to deploy.")
+    for stage in runner.plan.stages:
+        if stage.method.auxiliary is not None and stage.method.auxiliary.name == "adversary":
+            raise GlocalError(
+                "adversary hides protected attributes, of which a deployment's schema has none: "
+                "leave it out of the plan."
+            )
+    return runner
+
+
+def digest_of(method: str, config: Config, plan: Mapping[str, Any]) -> str:
+    """The SHA-256 of a plan, of glocal's code, and of the user's files that it names."""
+    code = {"glocal": VERSION, "code": checksums.of_package()}
+    own = same_data.own_code([method], config)
+    return checksums.of_json({**code, "own": own, "plan": plan})
+
+
+def plan_json(method: str, config: Config, schema: Any, results: bool | None) -> dict[str, Any]:
+    """A plan as JSON holds it, with its schema or with how that is to be found."""
+    settings = {k: v for k, v in config.as_toml().items() if v != getattr(Config, k, None)}
+    about = {"format": FORMAT, "method": method, "settings": settings}
+    return {**about, "schema": schema, "results": results}
+
+
+def parts_of(given: Any) -> tuple[str, Config, Any, bool | None]:
+    """The method, the configuration, the schema (as JSON) and whether results are sent."""
+    if not isinstance(given, Mapping) or given.get("format") != FORMAT:
+        raise GlocalError("this is no plan of a deployment, or one of another version.")
+    with whole():
+        method, settings, schema, results = (
+            given[k] for k in ("method", "settings", "schema", "results")
+        )
+    named_twice = isinstance(settings, Mapping) and "method" in settings
+    if not isinstance(settings, Mapping) or named_twice or not isinstance(results, bool | None):
+        raise GlocalError("the plan is damaged (its settings or results): get it again.")
+    return str(method), from_mapping(settings), schema, results
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    """Raise the sentence for a plan that is damaged, in place of Python's errors."""
+    try:
+        yield
+    except GlocalError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise GlocalError(f"the plan is damaged ({type(error).__name__}): get it again.") from error
+
+
+def json_of(path: Path) -> Any:
+    """What is in a file of a plan."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise GlocalError(f"{shown(str(path))} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise GlocalError(f"{shown(str(path))} is no plan: it is not JSON.") from error
 
 
 def _refusals(plan: DeployPlan) -> list[str]:
+    """What a schema cannot have."""
+    fitted = plan.schema.preprocessing
+    return [] if fitted is None or fitted.clients is None else [OWN_STATISTICS]
+
+
+OWN_STATISTICS = (
+    "statistics of each client by itself cannot be in a plan that all of them read: use "
+    'preprocessing = "federated".'
+)
+
+
+def refusals(config: Config) -> list[str]:
     """Why this cannot be deployed, and what to do."""
-    config, found = plan.config, []
+    found = []
     text = from_mapping(config.as_toml())
     if replace(text, jobs=config.jobs) != config:
         found.append("a plan is text: name the model, metric and losses instead of giving objects.")
@@ -279,11 +333,10 @@ def _refusals(plan: DeployPlan) -> list[str]:
             "noise that is drawn from the plan's seed could be taken off by anyone who has the "
             "plan: leave public_noise out of it."
         )
-    fitted = plan.schema.preprocessing
-    if fitted is not None and fitted.clients is not None:
+    if config.protected:
         found.append(
-            "statistics of each client by itself cannot be in a plan that all of them read: use "
-            'preprocessing = "federated".'
+            "protected attributes are simulated only, since a schema has no place for them: leave "
+            "protected out of the plan, and name such columns with drop."
         )
     if config.repeats != 1:
         found.append("a deployment trains once: leave repeats out of the plan.")

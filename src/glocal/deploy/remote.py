@@ -8,7 +8,7 @@ are drawn from all clients, whoever is online.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -20,10 +20,10 @@ from glocal.core.errors import GlocalError
 from glocal.core.types import Downlink, Tree, Uplink
 from glocal.deploy import wire
 from glocal.deploy.answers import are_own, are_scores, is_result
-from glocal.deploy.asking import ask
-from glocal.deploy.node import FAILURES, REFUSALS
+from glocal.deploy.asking import ask_clients, clients_of
 from glocal.deploy.patience import NoQuorumError, Patience
 from glocal.deploy.plan import DeployPlan
+from glocal.deploy.replies import FAILURES, UNREADABLE
 from glocal.deploy.transport import Transport
 from glocal.evaluation.client_tests import ClientTest, verdicts_of
 from glocal.evaluation.measures import of_task
@@ -35,8 +35,8 @@ from glocal.training.gate import LONGEST, STRIKES, Expected, too_long
 from glocal.training.loop import Training
 from glocal.training.run_state import Progress
 
-LATE, UNREADABLE, NOT_ASKED, OLD_ROUND, TOO_LONG = (
-    *("no answer in time", "unreadable", "another's client"),
+LATE, NOT_ASKED, OLD_ROUND, TOO_LONG = (
+    *("no answer in time", "another's client"),
     *("another round", "length"),
 )
 
@@ -55,6 +55,8 @@ class RemoteClients:
     examples: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Training, validation and test examples of each, as it declared them when it joined."""
     patience: Patience = field(default_factory=Patience)
+    removed: Callable[[], Collection[str]] = tuple
+    """Clients that were taken out since: they are not asked any more."""
     left_out: list[str] = field(default_factory=list)
     """Clients whose node answered the evaluation without a row of theirs that can be one."""
 
@@ -63,9 +65,10 @@ class RemoteClients:
         """Of all clients, in order."""
         return tuple(self.keys)
 
-    def joined(self) -> dict[str, list[int]]:
-        """How many examples each client declares, once all nodes are there."""
-        wants: dict[str, dict[str, Any]] = {name: {} for name in self.names}
+    def joined(self, names: Collection[str] | None = None) -> dict[str, list[int]]:
+        """How many examples each client (of these) declares, once their nodes are there."""
+        asked = [name for name in self.names if names is None or name in names]
+        wants: dict[str, dict[str, Any]] = {name: {} for name in asked}
         found: dict[str, list[int]] = {}
         for key, answer in self._answers("join", wants, {}, {}, self.patience.joining).items():
             own = self._own(key)
@@ -76,12 +79,12 @@ class RemoteClients:
                 raise GlocalError(f"the node of {', '.join(own)} joined with other clients.")
             for name in own:
                 found[name] = _counts(name, declared[name])
-        missing = [name for name in self.names if name not in found]
+        missing = [name for name in asked if name not in found]
         if missing:
             raise NoQuorumError(
                 f"{', '.join(missing)} did not join in time: start the server again when they can."
             )
-        return {name: found[name] for name in self.names}
+        return {name: found[name] for name in asked}
 
     def store(self, training: Training, progress: Progress) -> ClientStore:
         """An integer for each client."""
@@ -96,7 +99,9 @@ class RemoteClients:
         method, half = training.method(progress), training.halves[progress.stage]
         strikes = _strikes(progress)
         quarantined = [name for name, count in strikes.items() if count >= STRIKES]
-        asked = [self.names[i] for i in ids.tolist() if self.names[i] not in quarantined]
+        removed = [name for name in self.names if name in self.removed()]
+        drawn = [self.names[i] for i in ids.tolist()]
+        asked = [name for name in drawn if name not in quarantined and name not in removed]
         trees: Tree = {"down": down}
         if method.privacy is not None:
             trees["privacy"] = progress.server["privacy"]
@@ -143,6 +148,7 @@ class RemoteClients:
             "absent": absent,
             "strikes": {**left, **counts},
             "quarantined": quarantined,
+            "removed": removed,
         }
         norm = tree.norm(used.update)
         said, stage = {k: v for k, v in report.items() if v}, progress.stage
@@ -182,7 +188,7 @@ class RemoteClients:
             each_row = [
                 (_client_of(each), each) for each in (sent if isinstance(sent, list) else [])
             ]
-            for name in self._own(key):
+            for name in [name for name in self._own(key) if name not in self.removed()]:
                 found = [each for client, each in each_row if client == name]
                 if len(found) == 1 and is_result(found[0], self.examples[name], training, config):
                     rows[name] = found[0]
@@ -193,7 +199,7 @@ class RemoteClients:
 
     def _own(self, key: bytes) -> list[str]:
         """The clients of a node."""
-        return [name for name, bound in self.keys.items() if bound == key]
+        return clients_of(self.keys, key)
 
     def _answers(
         self,
@@ -204,23 +210,18 @@ class RemoteClients:
         seconds: float,
     ) -> dict[bytes, wire.Message | str]:
         """What the nodes of these clients answer, by their keys; or why that is no answer."""
-        requests = {}
-        for key in dict.fromkeys(self.keys[name] for name in wants):
-            numbers = {name: self.names.index(name) for name in self._own(key)}
-            clients = {name: wants[name] for name in numbers if name in wants}
-            about = {"plan": self.plan.digest, "numbers": numbers, "clients": clients, **facts}
-            requests[key] = wire.encode(wire.Message(kind, about, trees))
-        found: dict[bytes, wire.Message | str] = {}
-        for key, content in ask(self.transport, requests, self.patience, seconds).items():
-            found[key] = _read(content, kind)
-        return found
+        about = {"plan": self.plan.digest, **facts}
+        return ask_clients(
+            *(self.transport, self.keys, self.patience, seconds), kind, wants, about, trees
+        )
 
     def _of_all(
         self, kind: wire.Request, training: Training, progress: Progress, seconds: float
     ) -> dict[bytes, wire.Message]:
         """What all clients' nodes answer to a question about where the run stands."""
-        quarantined = [n for n, count in _strikes(progress).items() if count >= STRIKES]
-        names = [name for name in self.names if name not in quarantined]
+        silent = {n for n, count in _strikes(progress).items() if count >= STRIKES}
+        silent |= set(self.removed())
+        names = [name for name in self.names if name not in silent]
         down = {"down": training.broadcast(progress)}
         wants, trees = self._versions(progress, names, down)
         facts = {"stage": progress.stage, "round": progress.round}
@@ -349,19 +350,6 @@ def _counts(name: str, declared: Any) -> list[int]:
             f"client {name} declares more than {MOST_EXAMPLES} examples: ask its participant why."
         )
     return list(declared)
-
-
-def _read(content: bytes, kind: str) -> wire.Message | str:
-    """A node's answer to a request of this kind; or why it is none."""
-    wanted = {"join": "joined", "train": "trained"}.get(kind, f"{kind}d")
-    try:
-        message = wire.decode(content)
-    except wire.WireError:
-        return UNREADABLE
-    if message.kind == "refused":
-        code = message.facts.get("code")
-        return code if isinstance(code, str) and code in (*FAILURES, *REFUSALS) else UNREADABLE
-    return message if message.kind == wanted else UNREADABLE
 
 
 def _expected(training: Training, progress: Progress, down: Downlink, half: Any) -> Expected:

@@ -60,10 +60,16 @@ def serve(listener: socket.socket, answer: Callable[[bytes], bytes]) -> None:
 
 def run(folder: NodeFolder) -> None:
     """Load the data and answer for ever; every answer is recorded before it leaves."""
+    from glocal.deploy.counting import Counting
     from glocal.deploy.node import Node
+    from glocal.deploy.schema_plan import SchemaPlan
 
     plan = folder.approved_plan()
-    node = Node(plan, folder.federation(plan), folder.home, note=_note)
+    node = (
+        Counting(folder.table(plan), folder.home, _note)
+        if isinstance(plan, SchemaPlan)
+        else Node(plan, folder.federation(plan), folder.home, note=_note)
+    )
 
     def answer(request: bytes) -> bytes:
         content = node.answer(request)

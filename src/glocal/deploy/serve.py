@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -55,19 +55,23 @@ def serve(
     folder: Path,
     *,
     patience: Patience | None = None,
+    removed: Callable[[], Collection[str]] = tuple,
     on_line: Callable[[dict[str, Any]], None] = lambda line: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Served:
     """All rounds that are left, from the newest checkpoint in ``folder``; then the evaluation.
 
     ``admitted`` has the public key of the node of each client, by the client's name: no other node
-    may speak for it. Its order numbers the clients. ``on_line`` gets each round's line, and those
-    of a checkpoint again. Where there is no quorum in time, the error names the checkpoint.
+    may speak for it. Its order numbers the clients. Those that are ``removed`` by now keep their
+    number and are not asked. ``on_line`` gets each round's line, and those of a checkpoint again.
+    Where there is no quorum in time, the error names the checkpoint.
     """
     if len(admitted) < 2:
         raise GlocalError("a federation needs two clients or more: admit another.")
     files.make_folder(folder)
-    clients = RemoteClients(plan, transport, admitted, patience=patience or Patience())
+    clients = RemoteClients(
+        plan, transport, admitted, patience=patience or Patience(), removed=removed
+    )
     clients.examples = _examples(clients, folder)
     training = assembled(clients)
     _write_roster(clients, folder)
@@ -103,26 +107,36 @@ def assembled(clients: RemoteClients) -> Training:
 
 
 def _examples(clients: RemoteClients, folder: Path) -> dict[str, list[int]]:
-    """What clients declared when they joined, before the first round: that stays."""
+    """What clients declared when they joined, before the first round: that stays.
+
+    One that has another key since has to declare the same again.
+    """
     path = folder / ROSTER
     keys = _hex_keys(clients)
-    if path.is_file():
-        found = json.loads(path.read_text())
-        if {name: each["key"] for name, each in found.items()} != keys:
+    if not path.is_file():
+        return clients.joined()
+    found = json.loads(path.read_text())
+    if found.keys() != keys.keys():
+        raise GlocalError(
+            f"other clients are admitted than {path} has, and training has begun: go on with "
+            "those, or choose another folder."
+        )
+    declared = {name: found[name]["examples"] for name in clients.names}
+    changed = [name for name in clients.names if found[name]["key"] != keys[name]]
+    for name, again in clients.joined(changed).items() if changed else ():
+        if again != declared[name]:
             raise GlocalError(
-                f"other clients or keys are admitted than {path} has, and training has begun: go "
-                "on with those, or choose another folder."
+                f"{name} came back with other examples than it had when the rounds began: remove "
+                "it; it can join the next deployment."
             )
-        return {name: found[name]["examples"] for name in clients.names}
-    return clients.joined()
+    return declared
 
 
 def _write_roster(clients: RemoteClients, folder: Path) -> None:
     """Keep what clients declared, once a training could be made of it."""
-    keys, path = _hex_keys(clients), folder / ROSTER
-    if not path.is_file():
-        about = {n: {"key": keys[n], "examples": clients.examples[n]} for n in clients.names}
-        files.write(path, files.dump(about))
+    keys = _hex_keys(clients)
+    about = {n: {"key": keys[n], "examples": clients.examples[n]} for n in clients.names}
+    files.write(folder / ROSTER, files.dump(about))
 
 
 def _hex_keys(clients: RemoteClients) -> dict[str, str]:

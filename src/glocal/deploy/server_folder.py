@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from glocal.core import files
 from glocal.core.errors import GlocalError, shown
 from glocal.deploy.certificates import fingerprint
 from glocal.deploy.patience import Patience
-from glocal.deploy.plan import DeployPlan
+from glocal.deploy.schema_plan import Plan, read_plan
 from glocal.deploy.serve import ROSTER
 
 
@@ -41,6 +42,16 @@ class Settings:
         return Patience(deadline=self.deadline, quorum=self.quorum, joining=self.joining)
 
 
+@dataclass(frozen=True)
+class Member:
+    """A client of a deployment."""
+
+    client: str
+    key: str
+    """The public key of its node."""
+    removed: bool = False
+
+
 class ServerFolder:
     """The files of a server; those in ``private`` are for nobody else."""
 
@@ -54,6 +65,7 @@ class ServerFolder:
         self.audit_file = path / "audit.jsonl"
         self.history_file = path / "history.jsonl"
         self.result_file = path / "result.json"
+        self.schema_file = path / "schema.json"
         self.error_file = path / "error.txt"
         self.authority = path / "ca.crt"
         self.certificate = path / "server.crt"
@@ -64,6 +76,7 @@ class ServerFolder:
         self.flower_home = self.private / "flower"
         self.run = self.private / "run"
         self.joined_file = self.run / ROSTER
+        self.known_keys_file = self.private / "registered.json"
         self.bundle = path / "bundle"
         self.logs = path / "logs"
         self.units = path / "systemd"
@@ -91,33 +104,63 @@ class ServerFolder:
         files.write(self.settings_file, files.dump(asdict(settings)))
 
     @property
-    def plan(self) -> DeployPlan:
+    def plan(self) -> Plan:
         """What all agreed on."""
-        return DeployPlan.read(self.plan_file)
+        return read_plan(self.plan_file)
 
     @property
     def certificates(self) -> tuple[Path, Path, Path]:
         """The authority's and the server's certificates, and the server's key."""
         return self.authority, self.certificate, self.certificate_key
 
-    def roster(self) -> dict[str, str]:
-        """The clients that were admitted, in order, each with the public key of its node."""
+    def members(self) -> list[Member]:
+        """All clients that were ever admitted, in order, those that were removed among them."""
         if not self.roster_file.exists():
-            return {}
+            return []
         try:
             given: Any = json.loads(self.roster_file.read_text(encoding="utf-8"))
-            return {str(each["client"]): str(each["key"]) for each in given}
-        except (OSError, ValueError, TypeError, KeyError) as error:
+            return [
+                Member(str(each["client"]), str(each["key"]), each.get("removed") is True)
+                for each in given
+            ]
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise GlocalError(f"{self.roster_file} is damaged: admit everybody again.") from error
 
-    def admitted(self) -> dict[str, bytes]:
-        """The fingerprint of the key of each client's node, as the transport gives it."""
-        return {name: fingerprint(key).encode() for name, key in self.roster().items()}
+    @property
+    def begun(self) -> bool:
+        """Whether all have joined, so that their numbers stay."""
+        return self.joined_file.exists()
 
-    def write_roster(self, roster: dict[str, str]) -> None:
+    def roster(self) -> dict[str, str]:
+        """The clients that are in, in order, each with the public key of its node."""
+        return {each.client: each.key for each in self.members() if not each.removed}
+
+    def removed(self) -> list[str]:
+        """The clients that were removed."""
+        return [each.client for each in self.members() if each.removed]
+
+    def admitted(self) -> dict[str, bytes]:
+        """The fingerprint of the key of each client's node, as the transport gives it.
+
+        Once the rounds have begun, clients that were removed keep their place in it.
+        """
+        members = [each for each in self.members() if self.begun or not each.removed]
+        return {each.client: fingerprint(each.key).encode() for each in members}
+
+    def known_keys(self) -> dict[str, str | None]:
+        """The keys that the SuperLink was told, each with the node's number there, if known."""
+        if not self.known_keys_file.exists():
+            return {}
+        known: dict[str, str | None] = json.loads(self.known_keys_file.read_text(encoding="utf-8"))
+        return known
+
+    def write_known_keys(self, known: Mapping[str, str | None]) -> None:
+        """Write them: the SuperLink's database outlives it."""
+        files.write(self.known_keys_file, files.dump(dict(known)))
+
+    def write_members(self, members: Sequence[Member]) -> None:
         """Write who was admitted."""
-        rows = [{"client": name, "key": key} for name, key in roster.items()]
-        files.write(self.roster_file, files.dump(rows))
+        files.write(self.roster_file, files.dump([asdict(each) for each in members]))
 
 
 def check_name(name: str) -> str:

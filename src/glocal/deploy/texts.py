@@ -15,6 +15,9 @@ SERVER_README = """\
 3. When all are admitted: `glocal deploy up {folder}`. It begins when all have joined, goes on from
    its checkpoint after an interruption, and ends with the table of who is better off.
    `glocal deploy status {folder}` says how far it is.
+   Where the plan has no schema yet, it ends with that: send the new `kit.json` to everybody, who
+   join again and approve it, and run it once more.
+4. `glocal deploy remove {folder} NAME` takes out one that leaves, or whose key was lost.
 
 Keep `private/` to yourself. The address {address} must be reachable by the participants' machines
 and by nobody else: whoever reaches it with the certificate in the kit can submit programs to it.
@@ -26,19 +29,23 @@ and by nobody else: whoever reaches it with the certificate in the kit can submi
 """
 
 
-def server_unit(glocal: Path, folder: Path) -> str:
-    """The unit of the server."""
-    return _unit("glocal: the server of a deployment", f"{glocal} deploy up {folder}")
+def server_unit(glocal: Path, folder: Path, user: str) -> str:
+    """The unit of the server, which runs as the user who made it."""
+    command = f"{glocal} deploy up {folder}"
+    return _unit("glocal: the server of a deployment", command, user, str(folder.parent))
 
 
 def node_unit() -> str:
-    """The unit of a participant, with names to fill in."""
-    command = "/path/to/glocal deploy join kit.json --data FILE --as NAME --yes"
-    return _unit("glocal: a participant's node", command, "/path/to/the/participants/folder")
+    """The unit of a participant, with names to fill in; the plan is approved by hand before."""
+    command = "/path/to/glocal deploy join kit.json --data FILE --as NAME"
+    fill_in = (
+        "# Fill in the user, the paths and the names, after you joined and approved by hand.\n"
+    )
+    unit = _unit("glocal: a participant's node", command, "USER", "/path/to/your/folder")
+    return fill_in + unit
 
 
-def _unit(about: str, command: str, folder: str = "") -> str:
-    where = f"WorkingDirectory={folder}\n" if folder else ""
+def _unit(about: str, command: str, user: str, folder: str) -> str:
     return f"""\
 [Unit]
 Description={about}
@@ -46,8 +53,10 @@ After=network-online.target
 Wants=network-online.target
 
 [Service]
+User={user}
+WorkingDirectory={folder}
 ExecStart={command}
-{where}Restart=on-failure
+Restart=on-failure
 RestartSec=15
 # What a user can put right is not tried again.
 RestartPreventExitStatus=2

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from glocal.core import locks
-from glocal.core.errors import GlocalError
+from glocal.core.errors import GlocalError, shown
 from glocal.deploy import audit, certificates, flower
 from glocal.deploy.flower_server import FOLDER
+from glocal.deploy.init import write_kit
+from glocal.deploy.plan import DataSchema
+from glocal.deploy.schema_plan import SchemaPlan
 from glocal.deploy.server_check import check_port, is_there
 from glocal.deploy.server_folder import ServerFolder
 from glocal.deploy.supervisor import Child, kept
@@ -41,17 +45,33 @@ def run(
             f"{clients} of the two clients that a federation has at least were admitted: send "
             f"{folder.kit_file} to the participants, and admit their keys with glocal deploy admit."
         )
+    plan = folder.plan
     with locks.hold(folder.path):
         server = Server(folder, say, on_line)
-        if not folder.result_file.exists():
+        if not server.last_file.exists():
             check_port(folder.settings.bind, folder.settings.port)
             folder.error_file.unlink(missing_ok=True)
             with kept(server.superlink):
-                while not folder.result_file.exists():
+                while not server.last_file.exists():
                     server.look()
                     meanwhile()
                     time.sleep(0.5)
         server.tell()
+        if isinstance(plan, SchemaPlan):
+            adopt_schema(folder, plan, say)
+
+
+def adopt_schema(folder: ServerFolder, plan: SchemaPlan, say: Say) -> None:
+    """Make the plan with the schema that participants computed, and the kit to send them."""
+    found = json.loads(folder.schema_file.read_text(encoding="utf-8"))
+    for client, why in found["refused"].items():
+        say(f"the schema is without {client}: {why}.")
+    for column, became in found["columns"].items():
+        if became.startswith("left out"):
+            say(f"column {shown(column)} was {became}.")
+    whole = plan.with_schema(DataSchema.from_json(found["schema"]))
+    write_kit(folder, whole)
+    whole.write(folder.plan_file)  # last: until then, this is done again
 
 
 class Server:
@@ -66,9 +86,12 @@ class Server:
             return flower.superlink(settings.bind, settings.port, where, folder.database)
 
         self.superlink = Child(command, environment, folder.logs / "superlink.log", pause=1.0)
+        # What is there when all is done.
+        counts = isinstance(folder.plan, SchemaPlan)
+        self.last_file = folder.schema_file if counts else folder.result_file
         self.failures = 0
         self.told = 0
-        self._registered: set[str] = set()
+        self._members = folder.members()
         self._submitted: float | None = None  # when, to the SuperLink that runs now
         self._began = False  # whether its ServerApp was seen
 
@@ -82,6 +105,7 @@ class Server:
                 self._submit()
         elif locks.held(self.folder.run):
             self._began = True
+            self._without_removed()
         elif self._began or time.monotonic() - self._submitted > STARTING:
             self._failed("the rounds were interrupted", self.superlink.log)
             self._submit()
@@ -95,7 +119,7 @@ class Server:
         return f"127.0.0.1:{self.folder.settings.port}"
 
     def _failed(self, what: str, log: Path) -> None:
-        if self.folder.result_file.exists():
+        if self.last_file.exists():
             return
         self.failures += 1
         if self.failures > TRIES:
@@ -105,25 +129,51 @@ class Server:
     def _submit(self) -> None:
         """Let in who was admitted, and submit the rounds that are left."""
         try:
-            for number, key in enumerate(dict.fromkeys(self.folder.roster().values())):
-                if key not in self._registered:  # the SuperLink's database outlives it
-                    self._register(number, key)
-                    self._registered.add(key)
+            self._let_in()
             flower.call(self.folder.flower_home, ["run", str(self.folder.bundle), flower.LINK])
         except GlocalError as error:
             self._failed(str(error).rstrip("."), self.superlink.log)
             return
         self._submitted, self._began = time.monotonic(), False
 
-    def _register(self, number: int, key: str) -> None:
-        """Tell the SuperLink a node's key, unless it knows it already."""
-        file = self.folder.private / f"node-{number}.pub"
+    def _without_removed(self) -> None:
+        """Take back the keys of nodes that were removed while the rounds run."""
+        members = self.folder.members()
+        if members != self._members:
+            self._members = members
+            try:
+                self._let_in()
+            except GlocalError as error:  # they are not asked either way
+                self.say(str(error))
+
+    def _let_in(self) -> None:
+        """Tell the SuperLink the keys of nodes that are in, and take back those that are not."""
+        wanted, known = dict.fromkeys(self.folder.roster().values()), self.folder.known_keys()
+        for key in wanted:
+            if key not in known:
+                known[key] = self._register(key)
+                self.folder.write_known_keys(known)
+        for key, node in list(known.items()):
+            if key not in wanted:
+                if node is not None:
+                    self._call("unregister", node)
+                del known[key]
+                self.folder.write_known_keys(known)
+
+    def _register(self, key: str) -> str | None:
+        """Tell the SuperLink a node's key; the node's number there, unless it knows it already."""
+        file = self.folder.private / "node.pub"
         file.write_text(f"{key}\n", encoding="utf-8")
         try:
-            flower.call(self.folder.flower_home, ["supernode", "register", str(file), flower.LINK])
+            return str(self._call("register", str(file))["node-id"])
         except GlocalError as error:
             if "already" not in str(error).lower():
                 raise
+            return None
+
+    def _call(self, action: str, argument: str) -> Mapping[str, Any]:
+        home = self.folder.flower_home
+        return flower.call(home, ["supernode", action, argument, flower.LINK])
 
     def tell(self) -> None:
         """Hand on the lines of the history that are new.

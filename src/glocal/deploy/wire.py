@@ -20,8 +20,8 @@ from glocal.core.types import Tree
 VERSION = 1
 """Of the messages; both sides must have the same."""
 
-Request = Literal["join", "train", "validate", "evaluate"]
-Answer = Literal["joined", "trained", "validated", "evaluated", "refused"]
+Request = Literal["count", "join", "train", "validate", "evaluate"]
+Answer = Literal["counted", "joined", "trained", "validated", "evaluated", "refused"]
 
 KINDS: tuple[str, ...] = (*get_args(Request), *get_args(Answer))
 

@@ -6,13 +6,17 @@ import ipaddress
 import re
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from glocal import report
 from glocal.cli.options import folder_of, option, path_option
 from glocal.cli.output import JSON, BareJson, deliver
-from glocal.core.errors import GlocalError, shown
+from glocal.core.errors import GlocalError, shown, unknown
+
+if TYPE_CHECKING:
+    from glocal.deploy.schema_plan import Plan
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,12 +24,12 @@ app = typer.Typer(
     "stays with them (needs glocal\\[flower]).",
 )
 
-DIR = folder_of("The server's folder.")
+DIR = folder_of("The server's folder.", of_run=False)
 
 
 @app.command()
 def init(
-    folder: Path = folder_of("The server's folder, which is made."),
+    folder: Path = folder_of("The server's folder, which is made.", of_run=False),
     plan: Path = path_option(
         ..., "The settings: a method, its rounds, and data with the columns that everybody has."
     ),
@@ -38,6 +42,16 @@ def init(
     ),
     joining: float = option(3600.0, "Seconds for all participants to join.", min=1.0),
     days: int = option(365, "How long the certificates hold.", min=1),
+    schema: str = option(
+        "data",
+        "Where a table's categories, means and deviations come from: data (that the settings name) "
+        "or federated (participants compute them together, by sums and counts, before the rounds).",
+    ),
+    min_count: int = option(
+        5,
+        "With --schema federated: the rows that a category needs at a participant to be named.",
+        min=1,
+    ),
     results: bool | None = option(
         None,
         "Whether participants send their metrics, or keep them; they keep them by default where "
@@ -49,13 +63,24 @@ def init(
 
     Examples:
       glocal deploy init clinic --plan settings.toml --host server.example.org
+
+      glocal deploy init clinic --plan settings.toml --host server.example.org --schema federated
     """
     from glocal.deploy import certificates, init
     from glocal.deploy.server_folder import Settings
 
     certificates.check_extra()
     settings = Settings(_checked_host(host), port, bind, deadline, quorum, joining)
-    made = init.make(folder, init.plan_of(plan, results), settings, days)
+    if schema not in ("data", "federated"):
+        raise unknown("schema", schema, ["data", "federated"])
+    made = init.make(
+        folder,
+        init.plan_of(plan, results)
+        if schema == "data"
+        else init.schema_plan_of(plan, min_count, results),
+        settings,
+        days,
+    )
     typer.echo(f"Made {folder}. Send {made.kit_file} to the participants; {made.readme} says more.")
 
 
@@ -79,6 +104,7 @@ def join(
       glocal deploy join kit.json --data mine.csv --as clinic-a
     """
     from glocal.deploy import certificates, join, status
+    from glocal.deploy.schema_plan import SchemaPlan
     from glocal.deploy.server_folder import check_name
 
     certificates.check_extra()
@@ -88,14 +114,20 @@ def join(
         if application.folder.approved_file.exists():
             changed = " and ".join(join.changes(application))
             _say(f"this is not what you approved before: another is {changed}.")
-        report.deployment.show_plan(plan.to_json(), plan.digest, sends_results=plan.sends_results)
-        if not yes and not typer.confirm("Do you approve this plan?"):
+        _show_plan(plan)
+        if not yes and not _approved():
             raise GlocalError("the plan was not approved: nothing was sent.")
         join.approve(application)
     typer.echo("The server's operator needs this line for each client, once:")
     for client in application.clients:
         typer.echo(f"  glocal deploy admit DIR '{client}' '{application.public_key}'")
     join.run(application.folder, _say, patience)
+    if isinstance(application.plan, SchemaPlan):
+        typer.echo(
+            f"Your sums and counts were sent; {application.folder.counted_file} has them. The "
+            "operator sends another kit, with the schema in it: join again with that one."
+        )
+        return
     found = status.result(application.folder.result_file, application.plan)
     report.deployment.show_result(found)
     typer.echo(f"Your models, for glocal predict, are in {application.folder.models}.")
@@ -121,6 +153,29 @@ def admit(
 
 
 @app.command()
+def remove(
+    folder: Path = DIR,
+    name: str = typer.Argument(..., metavar="NAME", help="The client's name."),
+) -> None:
+    """Take a participant out: one that leaves, or whose key was lost.
+
+    The next round goes on without it. Its name can be admitted anew, with another key.
+
+    Examples:
+      glocal deploy remove clinic clinic-a
+    """
+    from glocal.core import locks
+    from glocal.deploy.admit import remove
+    from glocal.deploy.server_folder import ServerFolder
+
+    opened = ServerFolder.opened(folder)
+    remove(opened, name)
+    typer.echo(f"{name} is out: {len(opened.roster())} are left.")
+    if locks.held(opened.path) and not opened.begun:
+        typer.echo(f"The server still waits for it: stop glocal deploy up {folder}, and start it.")
+
+
+@app.command()
 def up(
     folder: Path = DIR,
     local: int | None = option(
@@ -136,15 +191,23 @@ def up(
     """
     from glocal.deploy import certificates, up
     from glocal.deploy.local import run_local
+    from glocal.deploy.schema_plan import SchemaPlan
     from glocal.deploy.server_folder import ServerFolder
     from glocal.deploy.status import status
 
     certificates.check_extra()
     opened = ServerFolder.opened(folder)
+    counts = isinstance(opened.plan, SchemaPlan)
     if local is None:
         up.run(opened, _say, report.deployment.show_line)
     else:
         run_local(opened, local, _say, report.deployment.show_line)
+    if counts:
+        typer.echo(
+            f"The schema is in the plan: send {opened.kit_file} to the participants again, who "
+            f"approve it with glocal deploy join; then run glocal deploy up {folder} again."
+        )
+        return
     report.deployment.show_result(status(opened)["result"])
 
 
@@ -160,6 +223,26 @@ def status(folder: Path = DIR, json: Path | None = JSON) -> None:
 
     found = status(ServerFolder.opened(folder))
     deliver(found, json, partial(report.deployment.show_status, found))
+
+
+def _show_plan(plan: Plan) -> None:
+    from glocal.deploy.schema_plan import SchemaPlan
+
+    given, digest = plan.to_json(), plan.digest
+    if isinstance(plan, SchemaPlan):
+        report.deployment.show_schema_plan(given, digest)
+    else:
+        report.deployment.show_plan(given, digest, sends_results=plan.sends_results)
+
+
+def _approved() -> bool:
+    """What a person answers; nobody is there where nothing is answered."""
+    try:
+        return typer.confirm("Do you approve this plan?")
+    except typer.Abort:
+        raise GlocalError(
+            "nobody is here to approve the plan: join by hand once, or give --yes."
+        ) from None
 
 
 def _say(sentence: str) -> None:
