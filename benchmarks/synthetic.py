@@ -51,18 +51,19 @@ from glocal.training.sampling import Fixed
 
 RESNET = "resnet10(width={},activation=silu,spectral=true)"
 MNIST = {
-    "fedevg": ("fedevg(steps=20,fresh=false,reg=0.1)", "mlp(400)"),
+    "fedevg": ("fedevg(steps=20)", "mlp(400)"),
     # A residual network's gradients in a pixel are far smaller, so its steps are larger.
     "fedevg-resnet10": (
-        "fedevg(steps=20,fresh=false,reg=0.1,beta=200,beta_last=1,gamma=20)",
+        "fedevg(steps=20,beta=200,beta_last=1,gamma=20)",
         RESNET.format(16),
     ),
-    "fedevg-paper": ("fedevg(steps=40)", RESNET.format(32)),
+    "fedevg-paper": ("fedevg(steps=40,fresh=true,reg=0,by_class=false)", RESNET.format(32)),
     "fedcgan": ("fedcgan(steps=20)", "mlp(64)"),
     "fedcvae": ("fedcvae(steps=20)", "mlp(64)"),
 }
 DIGITS = {
-    "fedevg": ("fedevg(steps=10,fresh=false,reg=0.1)", "mlp(64)"),
+    "fedevg": ("fedevg", "mlp(64)"),
+    "fedevg-printed": ("fedevg(by_class=false)", "mlp(64)"),
     "fedcgan": ("fedcgan(dense=true,width=16,steps=10,lr=0.003)", "mlp(64)"),
     "fedcvae": ("fedcvae(dense=true,width=16,steps=10,lr=0.003)", "mlp(64)"),
 }

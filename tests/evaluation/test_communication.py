@@ -86,7 +86,7 @@ THETA = 6 * 3 + 3 + 3 * 3 + 3
 
 NETWORKS = {
     # x and y of 3 · 2 examples down; a score and a gradient of each up.
-    "fedevg(spc=2)": (6 * 6 + 6, 6 + 6 * 6),
+    "fedevg(spc=2)": (6 * 6 + 6, 6 + 6 * 6 + 3),
     # With privacy exp(s) ∇E alone comes up.
     "fedevg(spc=2)+dp(clip=1,noise=1)": (6 * 6 + 6, 6 * 6),
 }
@@ -106,7 +106,9 @@ PER_CLIENT = {
 @pytest.fixture
 def unexamined(monkeypatch: pytest.MonkeyPatch) -> None:
     """What synthetic data is worth takes seconds to find out, and is not asked here."""
-    monkeypatch.setattr("glocal.experiment.synthetic.figures", lambda *_: {"accuracy": 0.0})
+    monkeypatch.setattr(
+        "glocal.experiment.synthetic.figures", lambda *_: {"accuracy": 0.0, "val_accuracy": 0.0}
+    )
 
 
 @pytest.mark.usefixtures("unexamined")

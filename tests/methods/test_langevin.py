@@ -24,14 +24,21 @@ def test_the_gradient_of_a_mixture_is_that_of_its_energy() -> None:
     mixture = -torch.log((w.unsqueeze(1) * torch.exp(-energies(x))).sum(0))
     (want,) = torch.autograd.grad(mixture.sum(), x)
     each = torch.stack([torch.autograd.grad(e.sum(), x, retain_graph=True)[0] for e in energies(x)])
-    got = energy.mixture_gradient(-energies(x).detach(), each, n)
+    got = energy.mixture_gradient(-energies(x).detach(), each, n.unsqueeze(1))
     torch.testing.assert_close(got, want)
 
 
 def test_large_scores_do_not_overflow_a_mixture() -> None:
     scores = torch.tensor([[1000.0], [900.0]])
-    got = energy.mixture_gradient(scores, torch.tensor([[[2.0]], [[5.0]]]), torch.tensor([1, 1]))
+    got = energy.mixture_gradient(scores, torch.tensor([[[2.0]], [[5.0]]]), torch.ones(2, 1))
     assert got.tolist() == [[2.0]]
+
+
+def test_who_has_none_of_a_class_has_no_say_on_its_examples() -> None:
+    n = torch.tensor([[3.0, 0.0, 0.0], [1.0, 2.0, 0.0]])  # of the class of each of three examples
+    gradients = torch.tensor([[1.0, 1.0, 1.0], [5.0, 5.0, 5.0]]).unsqueeze(2)
+    got = energy.mixture_gradient(torch.zeros(2, 3), gradients, n)
+    assert got.flatten().tolist() == [2.0, 5.0, 0.0]
 
 
 def test_langevin_steps_sample_from_a_gaussian() -> None:

@@ -37,15 +37,16 @@ def energy(w: Any, x: Tensor, y: Tensor) -> Tensor:
     return -functional_call(NET, w, (x,))[torch.arange(len(y)), y]
 
 
-@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize(("private", "by_class"), [(False, False), (True, False), (False, True)])
 @both_engines
-def test_fedevg_is_the_plain_loop(engine: Engine, private: bool) -> None:
+def test_fedevg_is_the_plain_loop(engine: Engine, private: bool, by_class: bool) -> None:
     """Two rounds of half of the clients, written down once more with torch's own Adam.
 
     Under ``dp`` without a bound or noise: Σ exp(s) ∇E over the three that are expected.
     """
     spec = "fedevg(spc=3,beta=2,beta_last=1,beta_schedule=linear,delta=0.1,gamma=0.5,sigma=0.2"
-    spec += ",chain=2,lam=0.3,reg=0.2,clip=0.4,synthetic_batch=4,lr=0.01,batch_size=10)"
+    spec += ",chain=2,lam=0.3,reg=0.2,clip=0.4,synthetic_batch=4,lr=0.01,batch_size=10,steps=none"
+    spec += f",fresh=true,by_class={str(by_class).lower()})"
     spec += "+dp(clip=1e9,noise=0)" if private else ""
     training, done = trained(spec, engine, rounds=2)
     begun = training.begin(training.task.params).server["memory"]
@@ -81,7 +82,10 @@ def test_fedevg_is_the_plain_loop(engine: Engine, private: bool) -> None:
             e = energy(w, at, y)
             (g,) = torch.autograd.grad(e.sum(), at)
             sent.append((torch.exp(torch.sign(-e.detach())), g.clamp(-0.4, 0.4)))
-            n.append(float(training.fed.train.counts()[client]))
+            own_labels = training.fed[client].train[1]
+            n.append(own_labels.bincount(minlength=3).repeat_interleave(3).unsqueeze(1))
+            if not by_class:
+                n[-1] = torch.full((9, 1), len(own_labels))
         top = sum(c * e.unsqueeze(1) * g for c, (e, g) in zip(n, sent, strict=True))
         bottom = sum(c * e.unsqueeze(1) for c, (e, _) in zip(n, sent, strict=True))
         eps = rng.normal(rng.fold(training.key(REDUCE, r), 2), (9, 6))
@@ -110,7 +114,7 @@ def test_energy_of_real_data_falls_and_of_noise_rises() -> None:
 def test_a_client_sends_energies_and_gradients_and_nothing_else() -> None:
     training, done = trained("fedevg(spc=5)", Vectorised())
     numbers = 15 * 6 + 15
-    assert tuple(done.traffic.up) == ({"extra": 3 * numbers},) * 3
+    assert tuple(done.traffic.up) == ({"extra": 3 * (numbers + 3)},) * 3  # and shares of classes
     assert tuple(done.traffic.down) == ({"extra": 3 * numbers},) * 3
     assert set(done.server["params"]) == set()
     x, y = resolve_draw(training, done)

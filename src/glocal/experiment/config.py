@@ -52,7 +52,7 @@ class Config:
     data: str = setting(
         "digits",
         "Data",
-        "A data set ('glocal data' lists them), or your own .csv, .xlsx, .parquet or .npz file.",
+        "A data set ('glocal data' lists them), your own file or folder, or own.py:function.",
     )
     clients: int | None = setting(
         None, "Data", "How many clients the data is partitioned among; 20 by default."
@@ -129,6 +129,17 @@ class Config:
         "Data",
         "Rows are in the order of time: each client trains on its first and is tested on its last. "
         "Text always is.",
+    )
+    parts: str | None = setting(
+        None,
+        "Data",
+        "The column of a table that says which rows are for training, validation and test.",
+    )
+    test: str = setting(
+        "own",
+        "Data",
+        "Whose test examples: own, or official (clients train on all of theirs, and the official "
+        "test set is cut by their training labels).",
     )
     model: str | Module | Callable[[], Module] | Mapping[str, Any] = setting(
         "mlp",

@@ -7,6 +7,7 @@ from typing import Any
 
 from glocal.core import validation
 from glocal.core.errors import GlocalError, unknown
+from glocal.core.progress import print_note
 from glocal.experiment.config import GROUPS, Config, of_group, plain_kinds
 
 
@@ -34,6 +35,21 @@ def from_arguments(settings: Mapping[str, Any]) -> Config:
             )
     check_known(settings, [each.name for each in of_group(*GROUPS[1:])])
     return Config(**_tuples(settings))
+
+
+def with_presets(
+    specs: Iterable[object], settings: Mapping[str, Any], groups: Sequence[str] = GROUPS
+) -> dict[str, Any]:
+    """The settings, and of these groups those that the methods' presets fix and nobody gave."""
+    from glocal.methods import presets  # and torch with it, which options need not wait for
+
+    methods = list(specs)
+    taken = {each.name for each in of_group(*groups)}
+    fixed = presets.settings_of(methods, settings)
+    fixed = {name: value for name, value in fixed.items() if name in taken}
+    if told := presets.sentence(methods, fixed):
+        print_note(told)
+    return {**settings, **fixed}
 
 
 def check_known(given: Iterable[str], known: Sequence[str]) -> None:

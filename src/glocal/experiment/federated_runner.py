@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
 from glocal.core.validation import positive_integers
@@ -45,7 +43,7 @@ from glocal.training.best_round import at_best
 from glocal.training.checkpoint import CheckpointPolicy, CheckpointWriter
 from glocal.training.client_state.placement import Storage
 from glocal.training.loop import Training
-from glocal.training.participation import participants
+from glocal.training.participation import check_answered, check_somebody
 from glocal.training.resumed import RoundsEnd, run_rounds
 from glocal.training.run_state import Progress
 from glocal.training.sampling import Fixed, Fraction, Poisson, Sampler
@@ -100,7 +98,7 @@ class Federated:
             patience=config.patience,
             public_noise=config.public_noise,
         )
-        participants(training, torch.arange(len(fed)), 0)  # refuses names that nobody has
+        check_somebody(training)
         if config.patience is not None and self.private:
             raise GlocalError(
                 "the round that patience keeps would be chosen on clients' data without noise, "
@@ -235,6 +233,7 @@ class Federated:
     ) -> Repeat:
         """What a training that is over came to."""
         config, done = setup.config, at_best(training, end.progress)
+        check_answered(done.history)
         trained = Trained(training, done, choice.picks if choice else None)
         known = choice.scores.to(setup.fed.x.device) if choice else None
         outcome, scores = evaluate_trained(trained, setup.fed, known)

@@ -17,7 +17,7 @@ from glocal.data.schema import needs_classes
 from glocal.evaluation.measures import has_no_value
 from glocal.evaluation.summary import against as compared_with
 from glocal.experiment import memory_estimate as limits
-from glocal.experiment import parallel
+from glocal.experiment import parallel, without_effect
 from glocal.experiment import setup as setups
 from glocal.experiment.advice import add_advice
 from glocal.experiment.best_alone import left_out_in_words, unavailable
@@ -25,11 +25,12 @@ from glocal.experiment.best_runner import AloneRepeats, BestAlone, fits
 from glocal.experiment.budget import check_budget, equal
 from glocal.experiment.callbacks import NOBODY, Callbacks, Line
 from glocal.experiment.choice import CHOICE, choice
+from glocal.experiment.comparison import Comparison
 from glocal.experiment.config import COMPARE_DEFAULTS, DEFAULT_COMPARISON, GROUPS, Config, of_group
-from glocal.experiment.config_reading import from_arguments
+from glocal.experiment.config_reading import from_arguments, with_presets
 from glocal.experiment.goal import reached, recording
 from glocal.experiment.repeat import Repeat
-from glocal.experiment.run import Comparison, Run, assembled
+from glocal.experiment.run import Run, assembled
 from glocal.experiment.runner import (
     Runner,
     memory_needed,
@@ -167,7 +168,8 @@ def fit(
     space = settings.get("tune")
     if isinstance(space, Mapping):
         settings = {**settings, "tune": False}
-    config = from_arguments(settings)
+    without_effect.check([method], settings)
+    config = from_arguments(with_presets([method], settings, GROUPS[1:]))
     if config.track:
         raise GlocalError("fit has no run folder for trackers to follow: see open_trackers.")
     if isinstance(checkpoints, str | Path):
@@ -217,15 +219,17 @@ def compare(
         on_line: called with a method's name and each round's line of its history.
         settings: {settings}
     """
-    methods, settings = _by_name(methods), {**COMPARE_DEFAULTS, **settings}
+    methods = _by_name(methods)
     if against is not None and against not in methods:
         raise GlocalError(f"{against} is not among the methods compared: add it to them.")
     if fed is None:
+        settings = {**COMPARE_DEFAULTS, **with_presets(methods.values(), settings)}
         config = Config(**settings)
         fed = config.federation()
     else:
         _check_federation(fed)
-        config = from_arguments(settings)
+        settings = with_presets(methods.values(), settings, GROUPS[1:])
+        config = from_arguments({**COMPARE_DEFAULTS, **settings})
     if goal is not None:
         needs_classes(fed, "a goal")
     config = recording(config, goal)
@@ -234,6 +238,7 @@ def compare(
         matched = equal(methods, config, fed)
         methods = dict(matched.values())
         against = matched[against][0] if against is not None else None
+    without_effect.check(methods.values(), settings)
     with reporter(progress) as report:
         done = dict(train_all(methods, config, fed, Callbacks(report, on_line)))
     return Comparison(concluded(done, fed, config, against, choose, goal))

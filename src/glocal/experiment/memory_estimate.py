@@ -240,7 +240,8 @@ def estimate(
 
 def _differs_by_fold(fed: Federation) -> bool:
     """Whether another split has other rows: tables are fitted anew, noisy labels drawn."""
-    scaled = fed.unsplit is not None and fed.unsplit.layout is not None
+    data = fed.unsplit
+    scaled = data is not None and (data.layout is not None or data.normalised)
     return scaled or not torch.equal(fed.y, fed.y_train)
 
 

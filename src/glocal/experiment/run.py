@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from glocal.core import notebooks, tree
 from glocal.core.errors import GlocalError, unknown
-from glocal.core.files import dump, make_folder, write
+from glocal.core.files import make_folder
 from glocal.core.own_code import is_own
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
@@ -26,6 +26,7 @@ from glocal.experiment import ensemble, result_files
 from glocal.experiment.adaptation_report import add_adapted
 from glocal.experiment.attack_report import add_attack
 from glocal.experiment.best_runner import AloneRepeats
+from glocal.experiment.label_counts import about_data
 from glocal.experiment.learning_curves import lines_of
 from glocal.experiment.repeat import Repeat, Trained
 from glocal.experiment.setup import Setup
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(notebooks.Reported):
     """What came of a method: a model, a row for each client, the federation's figures."""
 
     method: str
@@ -172,7 +173,7 @@ class Run:
 
     def save(self, folder: str | Path) -> None:
         """Write ``result.json``, ``metrics.jsonl`` and the models to a new folder."""
-        result_files.save(self, _empty(Path(folder)))
+        result_files.save(self, empty_folder(Path(folder)))
 
     def _repr_html_(self) -> str | None:
         """In a notebook, the clients as the command shows them."""
@@ -234,7 +235,8 @@ def assembled(
             row["epsilon"] = epsilon
     sets = [repeat.made for repeat in repeats if repeat.made is not None]
     if sets:
-        summary["synthetic_accuracy"] = sum(m.figures["accuracy"] for m in sets) / len(sets)
+        for name in ("accuracy", "val_accuracy"):
+            summary[f"synthetic_{name}"] = sum(m.figures[name] for m in sets) / len(sets)
         summary["synthetic"] = sets[0].figures
     if diverged := _diverged(repeats):
         summary["diverged"] = diverged
@@ -267,7 +269,7 @@ def assembled(
         summary=summary,
         history=first.history,
         states=first.states,
-        data=fed.describe,
+        data=about_data(fed, private=bool(first.privacy or first.examples)),
         settings={"method": name, **config.recorded(), **chosen},
         trained=first.trained,
         repeats=several,
@@ -337,50 +339,6 @@ def _diverged(repeats: Sequence[Repeat]) -> dict[str, list[int]]:
     return {client: sorted(of_client) for client, of_client in rounds.items()}
 
 
-class Comparison(dict[str, Run]):
-    """Runs of several methods on the same clients, by the methods' names."""
-
-    def to_frame(self) -> DataFrame:
-        """One row for each method: the numbers of its summary."""
-        rows = [
-            {"method": name, **{k: v for k, v in run.summary.items() if isinstance(v, int | float)}}
-            for name, run in self.items()
-        ]
-        return frame(rows)
-
-    def curves(self) -> DataFrame:
-        """What was recorded of each method's rounds and repeats, a line for each."""
-        return frame(
-            {"method": name, **line} for name, run in self.items() for line in lines_of(run)
-        )
-
-    def plot(self, path: str | Path | None = None, metric: str | None = None) -> Figure:
-        """Learning curves of all methods as a matplotlib figure; with a path, written there."""
-        figure: Figure = notebooks.figure(self, path, metric)
-        return figure
-
-    def plot_clients(self, path: str | Path | None = None) -> Figure:
-        """What each client gains over being alone, a panel for each method; written to a path."""
-        where = None if path is None else Path(path)
-        figure: Figure = notebooks.figure(self, where, of="clients")
-        return figure
-
-    def save(self, folder: str | Path) -> None:
-        """Write every run to a folder of its own inside a new one, and all figures beside them."""
-        root = _empty(Path(folder))
-        for number, run in enumerate(self.values(), 1):
-            result_files.save(run, make_folder(root / f"{number}-{result_files.slug(run.method)}"))
-        write(root / "result.json", dump(result_files.result(self)))
-
-    def _repr_html_(self) -> str | None:
-        """In a notebook, the table that the command shows."""
-        return notebooks.html(self)
-
-    def __repr__(self) -> str:
-        """A line for each run."""
-        return "\n".join(map(repr, self.values()))
-
-
 def frame(rows: Any) -> DataFrame:
     """Rows as a pandas DataFrame."""
     try:
@@ -390,7 +348,7 @@ def frame(rows: Any) -> DataFrame:
     return DataFrame(list(rows))
 
 
-def _empty(folder: Path) -> Path:
+def empty_folder(folder: Path) -> Path:
     """A folder with nothing in it."""
     path = make_folder(folder)
     if any(path.iterdir()):

@@ -229,7 +229,7 @@ def baseline(given: str | Method | None) -> LocalTraining:
     spec = "local" if given in (None, "same", "best") else given
     method: Any = spec
     if isinstance(spec, str):
-        known = registry.lookup(spec.partition("(")[0].strip())
+        known = registry.lookup(spec.partition("(")[0].partition("@")[0].strip())
         method = resolve(spec) if known is not None else None
     if not isinstance(method, Method) or not isinstance(method.local, LocalTraining):
         raise GlocalError(

@@ -57,7 +57,10 @@ def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> d
     """A classifier on the examples alone, their distance from test data, what they give away."""
     learned = synthetic_data.train_classifier(task, x, y, rng.fold(key, 0))
     w = learned.w
-    each = [synthetic_data.accuracy(task, w, *fed[k].test) for k in range(len(fed))]
+    tested, validated = (
+        [synthetic_data.accuracy(task, w, *getattr(fed[k], part)) for k in range(len(fed))]
+        for part in ("test", "val")
+    )
     trained = fed.x[fed.train.rows], fed.y_train[fed.train.rows]
     real = synthetic_data.train_classifier(task, *trained, rng.fold(key, 1), steps=STEPS).w
     central = getattr(fed, "central", None)
@@ -70,7 +73,8 @@ def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> d
     )
     return {
         "examples": len(x),
-        "accuracy": sum(each) / len(each),
+        "accuracy": sum(tested) / len(tested),
+        "val_accuracy": sum(validated) / len(validated),
         "classifier": {
             "steps": learned.steps,
             "loss": learned.loss,

@@ -33,7 +33,13 @@ from glocal.slots.weighting import Setting, Weighting, losses, renormalised
 
 @with_responses
 def aaggff_d(given: Responses) -> Weighting:
-    """Entropic steps in closed form: for any number of clients, sampled."""
+    """Entropic steps in closed form: for any number of clients, sampled.
+
+    Clients with larger losses count more, by a rule whose regret is bounded. It helps where some of
+    many clients, sampled, are served badly: on digits the worst tenth gained 8 points and no loss
+    of the mean was shown. It does not help where all are served alike, nor make anybody better off
+    than alone by itself.
+    """
 
     def init(setting: Setting) -> Tree:
         C = setting.taking_part

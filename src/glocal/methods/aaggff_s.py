@@ -27,7 +27,13 @@ from glocal.slots.weighting import Setting, Weighting, everybody, losses, renorm
 
 @with_responses
 def aaggff_s(given: Responses) -> Weighting:
-    """Online Newton steps on the simplex: for few clients, all of them in every round."""
+    """Online Newton steps on the simplex: for few clients, all of them in every round.
+
+    Clients with larger losses count more, by a rule whose regret is bounded. It helps where some of
+    few clients that are always there are served badly: on digits the worst tenth gained 8 points
+    and no loss of the mean was shown. It does not help where clients are sampled or away, which is
+    an error.
+    """
 
     def init(setting: Setting) -> Tree:
         everybody(setting, "aaggff-s", "aaggff-d")

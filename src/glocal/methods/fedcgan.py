@@ -47,6 +47,11 @@ def fedcgan(
 ) -> Method:
     """A conditional GAN is shared; synthetic data comes from its generator.
 
+    Clients train one generator of examples together, and the server draws labelled examples from
+    it. It helps where examples are wanted in the place of data, also where clients have one or two
+    classes. It does not help a client's own classifier, which is trained on its own data alone, and
+    training goes up and down between rounds.
+
     Args:
         spc: synthetic examples per class.
         code: numbers that the generator draws for an example.

@@ -27,6 +27,10 @@ def fedavgm(
 ) -> Method:
     """FedAvg with momentum on the server: past rounds' updates go on.
 
+    The server goes on in the direction of past rounds. It helps where few clients are sampled and
+    one round's mean differs much from the next. It does not help where rounds agree anyway, and it
+    gives no client a model of its own.
+
     Args:
         server_lr: step of the server along the mean update.
         beta: momentum of the server, below 1.
@@ -43,6 +47,11 @@ def fedadam(  # noqa: D417
     **training: Unpack[TrainingArgs],
 ) -> Method:
     """FedAvg with Adam on the server: steps divided by a running size of the updates.
+
+    The server takes a step of its own length for every parameter, by how large its updates have
+    been of late. It helps where updates are noisy or of very different size from parameter to
+    parameter. It does not help where the server's rate is not tuned, and it gives no client a model
+    of its own.
 
     Args:
         server_lr: step of the server.
@@ -63,6 +72,10 @@ def fedyogi(
 ) -> Method:
     """FedAvg with Yogi on the server: as FedAdam, but a size once large falls slowly.
 
+    The server takes a step of its own length for every parameter, and forgets large updates slowly.
+    It helps where FedAdam does and single rounds are outliers. It does not help where the server's
+    rate is not tuned, and it gives no client a model of its own.
+
     Settings as of :func:`fedadam`.
     """
     opt = fedopt.yogi(server_lr, beta1=beta1, beta2=beta2, tau=tau)
@@ -77,6 +90,10 @@ def fedadagrad(
     **training: Unpack[TrainingArgs],
 ) -> Method:
     """FedAvg with Adagrad on the server: steps divided by the size of all updates so far.
+
+    The server takes a step of its own length for every parameter, shorter the more it has moved. It
+    helps where few clients have a feature, as a rare word, and rounds are few. It does not help
+    where the server's rate is not tuned, and it gives no client a model of its own.
 
     Settings as of :func:`fedadam`.
     """

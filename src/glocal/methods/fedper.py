@@ -17,6 +17,11 @@ from glocal.slots.sharing import Selector, all_but_last
 def fedper(*, shared: Selector | None = None, **training: Unpack[TrainingArgs]) -> Method:
     """A shared body and a private head, trained together.
 
+    All clients share the layers that make features, and each has a last layer of its own. It helps
+    where clients see the same kind of inputs and label them differently, or have other classes. It
+    does not help where inputs themselves differ, as from other scanners, or where a client has too
+    few examples for a layer of its own.
+
     Args:
         shared: which layers are the shared body.
     """

@@ -25,6 +25,10 @@ from glocal.slots.method import Method
 def fedprox(*, mu: float = 0.01, **training: Unpack[TrainingArgs]) -> Method:
     """FedAvg with a pull of strength ``mu`` towards the received model.
 
+    Clients train as in FedAvg and pay for going far from what they received. It helps to keep
+    clients together that train for long or differ much. It does not give a client a model of its
+    own, and with slow clients whose partial work is used FedAvg was as good here.
+
     Args:
         mu: strength of the pull to the received model.
     """

@@ -34,6 +34,11 @@ def lg_fedavg(
 ) -> Method | Plan:
     """FedAvg first (``warmup`` rounds, or a share of all), then some layers private.
 
+    Everybody trains one model first; then each client keeps the layers near its inputs, and the top
+    stays shared. It helps where clients' inputs differ, and where clients join later: the old ones
+    lost little. It does not help without a warm-up, or a client with too few examples to train its
+    own layers.
+
     Args:
         warmup: rounds of FedAvg first; below 1, a share of all rounds.
         goal: mean validation accuracy at which the warm-up ends.

@@ -69,6 +69,10 @@ def local(
 ) -> Method:
     """Each client by itself; ``lr`` fixes its rate, else it picks one of ``grid``.
 
+    A client trains on its own data and communicates nothing. It is what every method is set
+    against. It helps a client with enough data, or with data unlike everybody else's. It does not
+    help one with few examples.
+
     Args:
         grid: learning rates that a client may pick from on its validation data, if lr is not given.
         max_epochs: epochs after which training ends.

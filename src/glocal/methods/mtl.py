@@ -30,6 +30,11 @@ from glocal.slots.weighting import uniform
 def mtl(*, lam1: float = 0.1, lam2: float = 1e-4, **training: Unpack[TrainingArgs]) -> Method:
     """A model for every client, pulled to the mean of all with strength ``lam1``.
 
+    Each client trains a model of its own, and all are pulled to their mean. It helps where clients
+    are variations of one thing and take part often. It does not help where strengths are not tuned,
+    or where few of many clients are sampled; with two digits a client it made 4 of 20 worse off
+    than alone.
+
     Args:
         lam1: strength of the pull to the mean of all models.
         lam2: weight decay: strength of the pull to 0.

@@ -45,6 +45,11 @@ def pfedme(
 ) -> Method:
     """Personal models near the global one: proximal points with strength ``lam``.
 
+    A client looks for the best model near the global one, on every mini-batch anew, and the global
+    one follows. It helps where clients differ and computation is cheap. It does not help where
+    gradients count: it takes five where FedAvg takes one, and on equal gradients it was nine points
+    below FedAvg.
+
     Args:
         lam: strength of the pull of the personal model to the global one.
         inner: gradient steps that solve for the personal model on a mini-batch.

@@ -30,6 +30,10 @@ TINY = 1e-10
 def q_fedavg(q: float = 1.0, *, lipschitz: float | None = None) -> Weighting:
     """Weights by ``n_i F_i^q``; with ``lipschitz`` the original's step of its own length.
 
+    Clients with larger losses count more, by a power. It helps where some are served badly, also
+    where clients are sampled: the worst tenth gained 6 points on digits, and no loss of the mean
+    was shown. It does not help where a loss is large because labels are wrong.
+
     Args:
         q: how much more clients with a high loss count; 0: not at all.
         lipschitz: the original's constant L, with which the step has a length of its own.

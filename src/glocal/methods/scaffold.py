@@ -29,7 +29,13 @@ from glocal.slots.weighting import Setting, uniform
 
 
 def scaffold(**training: Unpack[TrainingArgs]) -> Method:
-    """FedAvg whose clients' steps are corrected for how they differ from the rest."""
+    """FedAvg whose clients' steps are corrected for how they differ from the rest.
+
+    Clients correct each step by how their own data leads away from everybody's. It helps where
+    clients differ and train for long between rounds, so that FedAvg's clients drift apart: with two
+    digits a client it was 5 points above FedAvg. It does not give a client a model of its own
+    (there 19 of 20 were worse off than alone), and it sends twice as much.
+    """
     if training.get("optimiser", "sgd") != "sgd":
         raise GlocalError("scaffold needs optimiser=sgd: its correction is derived for that alone.")
     for name in ("momentum", "weight_decay", "nesterov", "grad_clip"):

@@ -4,6 +4,7 @@ A spec is a base, its hyper-parameters in brackets, and components joined by ``+
 ``fedprox(mu=0.1)+uniform+adam(lr=0.01)``. A component used as a base means fedavg with it (one that
 acts on private layers, lg-fedavg with it), and the settings it does not know are fedavg's:
 ``adam(lr=0.01, epochs=1)`` is ``fedavg(epochs=1)+adam(lr=0.01)``, where ``lr`` is the server's.
+``name@preset`` brings the settings of a paper (:mod:`glocal.methods.presets`).
 ``own.py:name`` is a method or a component of the user's own. Every base also takes ``shared``,
 which layers are, and ``rounds``, how many it trains for where that is not what the settings say.
 """
@@ -19,7 +20,7 @@ from glocal.core import validation
 from glocal.core.errors import GlocalError, shown, unknown
 from glocal.core.own_code import is_own, told
 from glocal.core.spec import Call, parse_call, split_plus, written
-from glocal.methods import registry
+from glocal.methods import presets, registry
 from glocal.nn import optim
 from glocal.slots import sharing
 from glocal.slots.method import Method, Plan, Stage, as_plan
@@ -93,7 +94,7 @@ def _filled(stage: Stage, slots: dict[str, Any], plan: Plan) -> Stage:
 
 def calls(spec: str) -> list[Call]:
     """The base of a spec, which is a method's, and the components joined to it."""
-    first, *components = (Call(*parse_call(part)) for part in split_plus(spec))
+    first, *components = presets.parsed(spec)
     entry = registry.lookup(first.name)
     if entry is not None and entry.slot != "method":
         return [*_as_base(first, entry), *components]

@@ -44,6 +44,11 @@ def superfed_mm(
 ) -> Method:
     """Two models a client, mixed as wholes; ``lam`` fixes the mixture instead of drawing it.
 
+    Each client trains two models, the global one and one of its own, at random mixtures of both, so
+    that whatever lies between them is good. It helps where clients differ and there are many
+    rounds. It does not help in few: in 20 rounds it was below APFL at every mixture, and its
+    calibration under label noise was no better.
+
     Args:
         mu: strength of the pull of the federated model to the received one.
         nu: strength of the push that keeps both models orthogonal.
@@ -64,6 +69,10 @@ def superfed_lm(
     **training: Unpack[TrainingArgs],
 ) -> Method:
     """Two models a client, mixed layer by layer; ``lam`` fixes the mixture.
+
+    As ``superfed-mm``, with a mixture of its own for each layer. It helps where clients differ and
+    there are many rounds; with two digits a client nobody was shown to be worse off than alone. It
+    does not help in few: in 20 rounds it was below APFL at every mixture.
 
     Settings as of :func:`superfed_mm`.
     """

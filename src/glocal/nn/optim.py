@@ -44,6 +44,9 @@ def sgd(
 ) -> Optimizer:
     """Gradient descent: ``m ← βm + g``, ``w ← w − ηm`` (Nesterov: ``w ← w − η(g + βm)``).
 
+    With a rate of 1 the server takes the mean of the clients' models. It helps as the default. It
+    does not help to smooth rounds that differ much.
+
     Args:
         lr: step along the mean update.
         momentum: how much of past steps goes on, below 1.

@@ -38,6 +38,9 @@ from glocal.nn.optim import Optimizer, Scale, sgd
 def momentum(lr: float = 1.0, *, beta: float = 0.9) -> Optimizer:
     """FedAvgM: updates of past rounds continue to act. β = 0 is plain gradient descent.
 
+    The server goes on in the direction of past rounds. It helps where few clients are sampled and
+    one round's mean differs much from the next. It does not help where rounds agree anyway.
+
     Args:
         lr: step along the mean update.
         beta: how much of past steps goes on, below 1.
@@ -51,6 +54,10 @@ def adam(
     lr: float = 0.03, *, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
 ) -> Optimizer:
     """FedAdam: steps are divided by a running mean of the updates' size.
+
+    It helps where updates are noisy or of very different size from parameter to parameter. It does
+    not help where its rate is not tuned, and is refused with weightings whose step has a length of
+    its own.
 
     Args:
         lr: step of the server.
@@ -67,6 +74,9 @@ def yogi(
 ) -> Optimizer:
     """FedYogi: as Adam, but a size that was once large decreases slowly.
 
+    It helps where Adam does and single rounds are outliers. It does not help where its rate is not
+    tuned.
+
     Settings as of :func:`adam`.
     """
     below_one(beta2=beta2)
@@ -75,6 +85,9 @@ def yogi(
 
 def adagrad(lr: float = 0.03, *, beta1: float = 0.0, tau: float = 1e-3) -> Optimizer:
     """FedAdagrad: steps are divided by the size of all updates so far.
+
+    It helps where few clients have a feature, as a rare word, and rounds are few. It does not help
+    in long runs, as its steps only become shorter, or where its rate is not tuned.
 
     Settings as of :func:`adam`.
     """

@@ -61,6 +61,10 @@ def adversary(
 ) -> Auxiliary:
     """An adversary against protected attributes, which the representation is to hide.
 
+    It helps to make predictions more even: the parity gap of sex halved on UCI Adult. It does not
+    help to hide the attributes: a fresh adversary found them again, and found more the stronger the
+    one in training was fought.
+
     Args:
         lam: how much hiding counts against the task; at 0 it changes nothing in the model.
         how: reversal (both learn at once) or alternating (the adversary first).

@@ -29,6 +29,10 @@ def top_k(share: float = 0.05, *, feedback: bool = True) -> Compression:
     that come first. A message holds their values, and where they are: k positions of ⌈log₂ d⌉ bits,
     or a bit for each of the d numbers, whichever is less.
 
+    It helps where the way up is slow and clients take part often: a twelfth of the bytes cost 0.3
+    points on digits. It does not help where a client waits many rounds until it can send what it
+    left out.
+
     Args:
         share: share of the numbers that is sent, above 0 and up to 1.
         feedback: whether what is left out is remembered and added to the next update.
@@ -93,6 +97,9 @@ def quantised(
     would add up without end. Rounding to the nearest level is biased, with an error below half a
     level, and comes with feedback.
 
+    It helps where the way up is slow, also where few of many clients take part: a tenth of the
+    bytes cost nothing that was measured on MNIST. It does not help below two or three bits.
+
     Args:
         bits: of an integer, from 2 (minus one, zero, one) to 16.
         rounding: stochastic or nearest.
@@ -148,6 +155,9 @@ def low_rank(rank: int = 4, *, iterations: int = 2, feedback: bool = True) -> Co
 
     Departure: PowerSGD starts with the Q of the step before. Here a client may have sat out many
     rounds since, so it starts afresh, and keeps no more than its error feedback.
+
+    It helps where the way up is slow and matrices are large: an eleventh of the bytes cost 0.3 to
+    0.5 points. It does not help models of vectors and small matrices, which are sent whole.
 
     Args:
         rank: columns of both factors.

@@ -50,6 +50,10 @@ INSTEAD = "use fedavg, fedprox or ditto as the base"
 class ExamplePrivacy:
     """Differential privacy of single examples: DP-SGD in the clients' steps.
 
+    Whatever a client sends hardly depends on any one of its examples, also for the server. It helps
+    where clients have thousands of examples. It does not help with few: at about forty examples a
+    client, most of what was learnt is lost.
+
     Args:
         clip: largest norm of one example's gradient.
         noise: standard deviation of the noise on a mini-batch's sum, in units of the clip.

@@ -51,6 +51,9 @@ class Pretraining:
 def pretrain(epochs: int = 5, *, weight: float | None = None, labels: bool = True) -> Pretraining:
     """A client's private layers train alone on its data before its first round.
 
+    It helps a client whose private layers would begin at random under shared ones that are trained.
+    It does not help to any purpose where a warm-up has trained them: on digits nothing was gained.
+
     Args:
         epochs: passes over the client's data.
         weight: of its auxiliary model meanwhile; by default as in the rounds that follow.

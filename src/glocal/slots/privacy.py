@@ -50,6 +50,11 @@ from glocal.slots.weighting import Setting
 class Privacy:
     """Differential privacy: each update is clipped, and noise added to their sum.
 
+    Whatever is published hardly depends on whether a client took part. It helps where a client's
+    presence must not show, and there are hundreds of clients or more. It does not help with few: at
+    twenty, a guarantee that means something leaves little to learn. Compute ε first, with ``glocal
+    privacy``.
+
     Args:
         clip: largest norm of a client's whole update (the first, with quantile).
         noise: standard deviation of the noise on the sum, in units of the clip.

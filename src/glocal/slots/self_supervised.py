@@ -38,6 +38,10 @@ def rotation(
     Gidaris, Singh, Komodakis: *Unsupervised representation learning by predicting image rotations*,
     ICLR 2018. Departure: each image is turned once, by 0, 90, 180 or 270 degrees, not all ways.
 
+    It helps, if at all, where a client has many images and few labels. It does not help to any
+    purpose where all have labels: on digits a quarter of a point at a small weight, and a loss at a
+    large one.
+
     Settings as of :func:`~glocal.slots.auxiliaries.aux_head`.
     """
     how = shared_settings(hidden, weight, rate, at)
@@ -71,6 +75,9 @@ def jigsaw(  # noqa: D417
     ECCV 2016. Departures: the shuffled tiles are put together and read as one image; the orders are
     evenly spaced among all in lexicographic order, the right one among them, instead of chosen to
     be far apart.
+
+    It helps, if at all, where a client has many images and few labels. It does not help to any
+    purpose where all have labels: on digits nothing was gained, and a weight of 1 lost a point.
 
     Args:
         grid: tiles along a side.
@@ -113,6 +120,10 @@ def masked_tokens(  # noqa: D417
     vocabulary, since models have none that means a gap. Where the representation has a vector for
     each position, it is read there; where there is one for the whole text, it is read together with
     a vector that the auxiliary learns for each position.
+
+    It helps, if at all, where a client has much text and few labels, which was not measured here.
+    It does not help where the private layers read one token alone: there is nothing to tell it
+    from.
 
     Args:
         share: share of the tokens that is replaced and predicted.

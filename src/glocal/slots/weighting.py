@@ -110,7 +110,11 @@ def everybody(setting: Setting, name: str, instead: str) -> None:
 
 
 def by_examples() -> Weighting:
-    """In proportion to training examples: ``p_i = n_i / Σ n`` (McMahan et al., AISTATS 2017)."""
+    """In proportion to training examples: ``p_i = n_i / Σ n`` (McMahan et al., AISTATS 2017).
+
+    Whoever has more examples counts more. It helps where an example is worth the same everywhere,
+    and is the default. It does not help small clients with data of their own kind.
+    """
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
         n = uplink.n.to(torch.float32)
@@ -125,6 +129,9 @@ def by_update_norm() -> Weighting:
     The client with most to change counts most (Liang et al., *Think locally, act globally*, 2019
     version). Departure: theirs is the norm of the shared layers' gradient; an update is the sum of
     a round's steps, which for one step of plain SGD gives the same weights.
+
+    Whoever has to change the model most counts most. It helps where few clients have what the model
+    has not learnt. It does not help where large updates are noise, or malicious.
     """
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
@@ -137,7 +144,12 @@ def by_update_norm() -> Weighting:
 
 
 def uniform() -> Weighting:
-    """Every client the same: ``p_i = 1/|S|``."""
+    """Every client the same: ``p_i = 1/|S|``.
+
+    All clients count alike, however many examples they have. It helps where each client is to be
+    served, not each example, and privacy requires it. It does not help where small clients have
+    noisy updates.
+    """
 
     def weigh(state: Tree, uplink: Uplink) -> tuple[Tensor, Tree]:
         n = uplink.n.to(torch.float32)

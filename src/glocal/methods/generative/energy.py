@@ -40,8 +40,10 @@ def mixture_gradient(scores: Tensor, gradients: Tensor, n: Tensor) -> Tensor:
     """``Σ_i n_i exp(s_i) ∇E_i / Σ_i n_i exp(s_i)``: equation 4.13, for each of M examples.
 
     With s = −E it is the gradient of ``−log Σ_i w_i exp(−E_i)`` (4.11), w_i = n_i / n. ``scores``
-    [clients, M] are the clients' s, ``gradients`` [clients, M, …] their ∇_x E.
+    [clients, M] are the clients' s, ``gradients`` [clients, M, …] their ∇_x E, and ``n`` is of
+    each client ([clients, 1]) or of each client and example ([clients, M]); where all are 0, so is
+    the gradient.
     """
     # A softmax over clients is the same quotient, and does not overflow.
-    share = torch.softmax(scores + n.to(scores.dtype).log().unsqueeze(1), 0)
+    share = torch.softmax(scores + n.to(scores.dtype).log(), 0).nan_to_num(0.0)
     return (share.reshape(*share.shape, *(1,) * (gradients.dim() - 2)) * gradients).sum(0)

@@ -76,10 +76,12 @@ class Moves:
 def examples(name: str, moves: Moves) -> ServerHalf:
     """A server's state of M = classes · ``per_class`` labelled examples, which begin as noise.
 
-    Clients send ``extra["score"]`` [M], what stands for −E, and ``extra["gradient"]`` [M, …].
+    Clients send ``extra["score"]`` [M], what stands for −E, ``extra["gradient"]`` [M, …] and, where
+    they are weighted by class, ``extra["share"]`` [classes] of each class in their data.
 
     Under privacy (ours; the paper leaves it open) a client's message is one vector of M · D
-    numbers, v_i = exp(s_i) ∇E_i, clipped as a whole; no score goes beside it. The server's g is
+    numbers, v_i = exp(s_i) ∇E_i (times the class's share), clipped as a whole; no score or share
+    goes beside it. The server's g is
     (Σ v_i + noise) / m with m the expected size of the cohort: n_i is private, so all count alike,
     and the normaliser of (4.13), which nobody knows, is left out. So g is no mean of gradients but
     a sum of terms, each as long as its exp(s_i): ``beta`` must fit the clip.
@@ -101,7 +103,10 @@ def examples(name: str, moves: Moves) -> ServerHalf:
         return {"examples": {k: v for k, v in state.items() if k != "round"}}
 
     def combine(uplink: Uplink, p: Tensor) -> Params:
-        g = mixture_gradient(uplink.extra["score"], uplink.extra["gradient"], uplink.n)
+        n, share = uplink.n.unsqueeze(1), uplink.extra.get("share")
+        if share is not None:
+            n = n * share.repeat_interleave(moves.per_class, 1)
+        g = mixture_gradient(uplink.extra["score"], uplink.extra["gradient"], n)
         return {"v": g}
 
     def apply(state: Tree, g: Params, uplink: Uplink, setting: Setting, key: Tensor) -> Tree:
@@ -115,7 +120,11 @@ def examples(name: str, moves: Moves) -> ServerHalf:
     def private_client(local: Local) -> Local:
         def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
             update, client, sent = local.finish(task, down, carry)
-            return update, client, {"v": weighted_gradient(sent["score"], sent["gradient"])}
+            v = weighted_gradient(sent["score"], sent["gradient"])
+            if "share" in sent:
+                share = sent["share"].repeat_interleave(moves.per_class)
+                v = v * share.reshape(-1, *(1,) * (v.dim() - 1))
+            return update, client, {"v": v}
 
         return local.replace(finish=finish)
 

@@ -31,8 +31,7 @@ class ImageEncoder(nn.Module):
 
     def __init__(self, pixels: int, hidden: int, width: int) -> None:
         super().__init__()
-        self.hidden = nn.Linear(pixels, hidden)
-        self.out = nn.Linear(hidden, width)
+        self.hidden, self.out = nn.Linear(pixels, hidden), nn.Linear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """[batch, width]."""
