@@ -10,7 +10,8 @@ from matplotlib.colors import to_hex
 
 from glocal.core.errors import GlocalError
 from glocal.evaluation.summary import Table
-from glocal.experiment.run import Comparison, Run
+from glocal.experiment.comparison import Comparison
+from glocal.experiment.run import Run
 from glocal.report.benefits import NAMED, STYLES, draw, figure_of
 
 ODD = ["Görlitz", "US$ 5 and $x_1^2$", "\\frac{1}{$", "<b>&\nKöln", "x" * 300, "שיבא"]

@@ -13,20 +13,24 @@ import click
 import typer
 
 from glocal import report, studies
+from glocal.cli import completion
 from glocal.cli.commands import deploy
 from glocal.cli.commands import studies as study
 from glocal.cli.commands.adapt import adapt
+from glocal.cli.commands.doctor import doctor
 from glocal.cli.commands.fairness import fairness
 from glocal.cli.commands.newcomer import newcomer
 from glocal.cli.commands.plot import plot
 from glocal.cli.commands.prediction import export, predict
 from glocal.cli.commands.privacy import privacy
+from glocal.cli.commands.report import report as report_command
 from glocal.cli.commands.robustness import robustness
 from glocal.cli.commands.runs import runs
 from glocal.cli.commands.sweep import sweep
 from glocal.cli.commands.synthetic import synthetic
 from glocal.cli.commands.training import compare, resume, run
 from glocal.cli.commands.tune import tune
+from glocal.cli.commands.ui import ui
 from glocal.cli.options import option, with_settings
 from glocal.cli.output import JSON, BareJson, deliver
 from glocal.cli.spelling import as_typed
@@ -35,7 +39,6 @@ from glocal.core.progress import Spelling, notes_once, reporter
 from glocal.experiment.config import Config
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -75,6 +78,7 @@ def methods(
         None,
         metavar="[NAME]",
         help="A method or component, also with settings, as in 'fedprox(mu=0.1)+adam'.",
+        autocompletion=completion.methods,
     ),
 ) -> None:
     """List methods, what can be joined to them, and models; with a NAME, all of its settings.
@@ -95,7 +99,10 @@ def methods(
 def data(
     config: Config,
     name: str | None = typer.Argument(
-        None, help="A data set or file to load and show.", metavar="[NAME]"
+        None,
+        help="A data set or file to load and show.",
+        metavar="[NAME]",
+        autocompletion=completion.data_sets,
     ),
 ) -> None:
     """List data sets and partitions; with a NAME, load it and draw how it is partitioned.
@@ -127,9 +134,23 @@ def bench(
     deliver(result, json, partial(report.catalogue.show_bench, result))
 
 
-for command in (sweep, tune, resume, plot, newcomer, fairness, adapt, robustness, runs, synthetic):
+for command in (
+    sweep,
+    tune,
+    resume,
+    plot,
+    newcomer,
+    fairness,
+    adapt,
+    robustness,
+    runs,
+    ui,
+    synthetic,
+):
     app.command()(command)
-app.command(cls=BareJson)(privacy)
+app.command(name="report")(report_command)
+for command in (privacy, doctor):
+    app.command(cls=BareJson)(command)
 
 
 def main() -> None:
@@ -149,7 +170,7 @@ def main() -> None:
 def _run() -> int:
     """Run a command; its exit code."""
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="glocal")
         if code == 130:  # Ctrl-C, as typer passes it on
             _say("stopped.", code)
         sys.stdout.flush()

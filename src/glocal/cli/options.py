@@ -13,6 +13,7 @@ from typing import Any, get_origin, get_type_hints
 import click
 import typer
 
+from glocal.cli import completion
 from glocal.core.errors import GlocalError, shown
 from glocal.experiment.config import COMPARE_DEFAULTS, Config, plain_kinds
 from glocal.experiment.config_reading import from_mapping
@@ -23,6 +24,21 @@ LONGEST_NAME = 240
 def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
     """An option of one command: its default, its help, and where the help shows it."""
     return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
+
+
+def run_places() -> Any:
+    """The folders of runs that a command reads."""
+    return typer.Argument(
+        ...,
+        metavar="DIR...",
+        autocompletion=completion.run_folders,
+        help="Folders of runs, comparisons or sweeps; they may still be running.",
+    )
+
+
+def out_file(text: str) -> Any:
+    """The file that a command writes."""
+    return path_option(None, text, panel="Output")
 
 
 def with_settings(*chosen: str, **defaults: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -122,6 +138,7 @@ def _option(each: dataclasses.Field[Any], defaults: dict[str, Any]) -> inspect.P
     if default is True or COMPARE_DEFAULTS.get(each.name) is True:
         flag += f"/--no-{name.replace('_', '-')}"
     group = each.metadata["group"]
+    more["autocompletion"] = completion.of_setting(each.name)
     shown = option(default, each.metadata["help"], flag, panel=group, **more)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=kind)
 
@@ -192,9 +209,16 @@ OUT = path_option(None, "The run folder; a new one under runs/ by default.", pan
 def method_names(default: str = "") -> Any:
     """The argument of a command that takes several methods, and which it takes by default."""
     shown = {"help": f"Default: {default}."} if default else {"show_default": False}
-    return typer.Argument(None, metavar="[METHOD]...", **shown)
+    return typer.Argument(None, metavar="[METHOD]...", autocompletion=completion.methods, **shown)
 
 
-def folder_of(text: str) -> Any:
-    """The argument of a command that reads a run's folder."""
-    return typer.Argument(..., metavar="DIR", help=text, callback=usable, click_type=PATH)
+def folder_of(text: str, *, of_run: bool = True) -> Any:
+    """The argument of a command that reads a run's folder, or another."""
+    return typer.Argument(
+        ...,
+        metavar="DIR",
+        help=text,
+        callback=usable,
+        click_type=PATH,
+        autocompletion=completion.run_folders if of_run else None,
+    )

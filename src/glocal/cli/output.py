@@ -73,7 +73,7 @@ class BareJson(TyperCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read ``--json`` with nothing behind it as ``--json -``."""
-        followed = zip(args, [*args[1:], "--"], strict=True)
+        followed = zip(args, [*args[1:], "--"], strict=False)  # of no words there is none
         bare = [a == "--json" and b != "-" and b.startswith("-") for a, b in followed]
         return super().parse_args(
             ctx, ["--json=-" if b else a for a, b in zip(args, bare, strict=True)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from glocal.cli.completion import methods
 from glocal.cli.options import training
 from glocal.core.errors import GlocalError, shown
 
@@ -15,6 +16,7 @@ def methods_or_file(example: str, swept: str) -> Any:
     return typer.Argument(
         ...,
         metavar="METHOD...|FILE.toml",
+        autocompletion=methods,
         help=f"Methods, as in: {example}; or a file with methods, settings and a table \\[sweep] "
         f"of {swept} (options given here win).",
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         fairness,
         newcomer,
         newcomers,
+        page,
         participants,
         privacy,
         robustness,

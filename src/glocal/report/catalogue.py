@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from glocal.core.spec import parse_call, split_plus, written
+from glocal.core.spec import written
 from glocal.data.datasets.registry import SOURCES
 from glocal.data.federation import Federation
 from glocal.data.loaded_note import clients_by
 from glocal.data.partition import list_partitions
 from glocal.data.transforms import TRANSFORMS
 from glocal.evaluation.pooling_test import claimed
-from glocal.methods import hyperparameters, registry
+from glocal.methods import hyperparameters, presets, registry
+from glocal.methods.preset_table import Preset
 from glocal.methods.specs import SELECTORS
 from glocal.methods.training_args import TrainingArgs
 from glocal.nn import models, optim
 from glocal.nn.augment import AUGMENTATIONS
-from glocal.report.tables import Cell, table
+from glocal.report.tables import Cell, paragraphs, table
 from glocal.studies.bench import HEADER, render
 
 SHADES = " ░▒▓█"
+ROLE = re.compile(r":[a-z]+:`~?([^`]+)`")
+"""A reference of reStructuredText to something by its name."""
 
 
 def list_methods() -> None:
@@ -40,7 +44,8 @@ def list_methods() -> None:
     table(["name", "what it does", "its own settings"], methods, left=3)
     print(
         f"\nEvery method also takes {', '.join(TrainingArgs.__annotations__)}, shared and rounds:\n"
-        "'glocal methods NAME' says what each is, and its default."
+        "'glocal methods NAME' says what each is, and its default, and which settings of papers "
+        "there\nare by name, as in lg-fedavg@mnist."
     )
     print("\nJoined with + ('fedavg+uniform+adam(lr=0.01)')\n")
     components: list[list[Cell]] = [
@@ -56,12 +61,18 @@ def list_methods() -> None:
 
 
 def show_method(spec: str) -> None:
-    """Every setting of a method, or of a component: its value, its type and its meaning."""
+    """What a method or a component does and when it helps; its settings, with type and meaning."""
     base, *components = hyperparameters.parts(spec)
-    asked = parse_call(split_plus(spec)[0])[0]
+    asked = presets.base_name(spec)
     # A component by itself is fedavg with it, which nobody asked about.
     for part in components if asked != base.name else [base, *components]:
         print(f"{part.name}: {first_line(part.make)}\n")
+        for paragraph in filter(None, description(part.make).split("\n\n")):
+            if paragraph.startswith("    "):  # an equation
+                print(paragraph)
+            else:
+                paragraphs(plain_text(paragraph))
+            print()
         own = [each for each in part.settings if each.own]
         others = [each for each in part.settings if not each.own]
         if own:
@@ -73,6 +84,30 @@ def show_method(spec: str) -> None:
             print(f"{blank}It takes what every method takes:\n")
             _list_settings(others)
         print()
+    found = presets.named(spec)
+    if found is not None:
+        _show_preset(*found)
+    elif of_method := presets.of_method(asked):
+        print("Settings of papers, which stand for the method with all of them:\n")
+        rows: list[list[Cell]] = [[(k, "bold"), v.source] for k, v in of_method.items()]
+        table(["preset", "of"], rows, left=2)
+        print()
+
+
+def _show_preset(name: str, preset: Preset) -> None:
+    """Where a preset's settings come from, and what it fixes beside the method."""
+    print(f"{name} is {preset.spec}.\nSource: {preset.source}.")
+    if preset.remark:
+        print(f"Remark: {preset.remark}.")
+    if not preset.settings:
+        return
+    print("\nIt also fixes what is not the method's, unless you give it:\n")
+    rows: list[list[Cell]] = []
+    for setting, value in preset.settings.items():
+        shown = " ".join(value) if isinstance(value, tuple) else str(value)
+        rows.append([(setting, "bold"), shown])
+    table(["setting", "value"], rows, left=2)
+    print()
 
 
 def _list_settings(found: list[hyperparameters.Setting]) -> None:
@@ -99,7 +134,18 @@ def _list_named(title: str, what: str, things: Mapping[str, Callable[..., Any] |
 def first_line(thing: object) -> str:
     """The first sentence of a docstring, or of a text, without its markup."""
     text = thing if isinstance(thing, str) else inspect.getdoc(thing) or ""
-    return text.split("\n\n")[0].replace("\n", " ").replace("``", "")
+    return plain_text(text.split("\n\n")[0])
+
+
+def plain_text(text: str) -> str:
+    """A paragraph of a docstring in one line, without its markup."""
+    return ROLE.sub(r"\1", text).replace("\n", " ").replace("``", "")
+
+
+def description(thing: object) -> str:
+    """What a docstring says between its first sentence and its arguments."""
+    _, _, rest = (inspect.getdoc(thing) or "").partition("\n\n")
+    return re.split(r"(?m)^(?:Args|Returns|Raises):$|^Settings as of ", rest)[0].strip("\n")
 
 
 def list_data() -> None:

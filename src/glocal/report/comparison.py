@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from glocal.evaluation.summary import against
 from glocal.experiment.run import Run
 from glocal.report.legend import any_compressed, constant_row, legend
+from glocal.report.recorded import Result
 from glocal.report.tables import (
     Cell,
     count,
@@ -47,15 +49,23 @@ def show_comparison(runs: Mapping[str, Run], base: str | None = None) -> None:
     if chosen is not None and "choice" in chosen.summary:
         paragraphs(choice_in_words(chosen.summary))
     show_privacy(runs)
-    show_diverged(runs)
+    paragraphs(*diverged_in_words(runs))
     for name, run in runs.items():
         if "synthetic" in run.summary:
             paragraphs(made_in_words(name, run.summary))
+    for sentence in worse_in_words(runs):
+        print(sentence)
+
+
+def worse_in_words(runs: Mapping[str, Result]) -> list[str]:
+    """Who is worse off than alone, a sentence for each method that has any."""
+    said = []
     for name, run in runs.items():
         worse = [r["client"] for r in run.clients if r["verdict"] == "worse off"]
         if worse:
             alone = "the best alone" if "best_alone" in run.summary else "alone"
-            print(f"Worse off than {alone} with {name}: {some(worse)}.")
+            said.append(f"Worse off than {alone} with {name}: {some(worse)}.")
+    return said
 
 
 def html_of_comparison(runs: Mapping[str, Run]) -> str:
@@ -100,7 +110,7 @@ def shown_in_words(name: str, summary: Mapping[str, Any]) -> str:
     return text + "."
 
 
-def advice_in_words(runs: Mapping[str, Run]) -> list[str]:
+def advice_in_words(runs: Mapping[str, Result]) -> list[str]:
     """What validation data advises the clients and the federation, and what that is worth."""
     advised = {n: run.summary for n, run in runs.items() if "advised" in run.summary}
     if not advised:
@@ -195,8 +205,9 @@ def off_counts(summary: Mapping[str, Any]) -> list[Cell]:
     return [count(summary[f"{word}_off"], word) for word in ("better", "worse")]
 
 
-def show_diverged(runs: Mapping[str, Run]) -> None:
-    """Print a sentence for each method in which some client's training was not finite."""
+def diverged_in_words(runs: Mapping[str, Result]) -> list[str]:
+    """A sentence for each method in which some client's training was not finite."""
+    said = []
     for name, run in runs.items():
         if lost := run.summary.get("diverged"):
             clients = [
@@ -204,7 +215,8 @@ def show_diverged(runs: Mapping[str, Run]) -> None:
                 for client, rounds in lost.items()
             ]
             done = "clipped" if any("clipped" in line for line in run.history) else "left out"
-            paragraphs(f"Not finite with {name}, and {done}: {some(clients)}.")
+            said.append(f"Not finite with {name}, and {done}: {some(clients)}.")
+    return said
 
 
 def spans(numbers: Sequence[int]) -> str:
@@ -218,14 +230,28 @@ def spans(numbers: Sequence[int]) -> str:
     return ", ".join("–".join(map(str, part)) for part in parts)
 
 
-def show_privacy(runs: Mapping[str, Run]) -> None:
+def show_privacy(runs: Mapping[str, Result]) -> None:
     """Print a sentence for each private method: ε, and what it assumes."""
+    paragraphs(*privacy_in_words(runs))
+
+
+def privacy_in_words(runs: Mapping[str, Result]) -> list[str]:
+    """A sentence for each private method: ε, and what it assumes."""
+    said = []
     for name, run in runs.items():
         if "privacy" in run.summary:
-            paragraphs(f"Privacy of {name}: {in_words(run.summary['privacy'])}")
+            said.append(f"Privacy of {name}: {in_words(_with_infinite(run.summary['privacy']))}")
         if "example_privacy" in run.summary:
-            told = example_privacy.in_words(run.summary["example_privacy"])
-            paragraphs(f"Privacy of examples with {name}: {told}")
+            spent = _with_infinite(run.summary["example_privacy"])
+            told = example_privacy.in_words(spent)
+            said.append(f"Privacy of examples with {name}: {told}")
+    return said
+
+
+def _with_infinite(spent: Mapping[str, Any]) -> dict[str, Any]:
+    """What was spent, as it was: of no ε at all, which is infinite, JSON has null."""
+    infinite = {k: math.inf for k in ("epsilon", "median") if k in spent and spent[k] is None}
+    return {**spent, **infinite}
 
 
 def show_adaptation(runs: Mapping[str, Run]) -> None:

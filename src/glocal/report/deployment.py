@@ -11,15 +11,16 @@ from glocal.report.tables import Cell, paragraphs, show_table
 
 def show_plan(plan: Mapping[str, Any], digest: str, *, sends_results: bool) -> None:
     """Print what a participant is asked to approve, and what leaves its machine."""
-    settings = dict(plan["settings"])
-    schema = plan["schema"]
-    rows: list[list[Cell]] = [["method", str(plan["method"])]]
-    rows += [[name, str(value)] for name, value in sorted(settings.items()) if name != "data"]
+    schema, rows = plan["schema"], _settings(plan)
     rows.append(["an example", f"{'×'.join(map(str, schema['shape'])) or 1} features"])
     rows.append(["labels", _labels(schema)])
     columns = (schema.get("preprocessing") or {}).get("columns", [])
     if columns:
         rows.append(["columns", ", ".join(str(column["name"]) for column in columns)])
+    if counted := schema.get("counted"):
+        by = ", ".join(map(str, counted["clients"]))
+        rows.append(["statistics", f"by sums and counts of {by}"])
+        rows.append(["missing numbers", f"become {counted['missing_numbers']}"])
     rows.append(["digest", digest])
     show_table(
         ["plan", ""],
@@ -35,6 +36,33 @@ def show_plan(plan: Mapping[str, Any], digest: str, *, sends_results: bool) -> N
         "audit.jsonl before it leaves.",
         left=2,
     )
+
+
+def show_schema_plan(plan: Mapping[str, Any], digest: str) -> None:
+    """Print what a participant is asked to approve before there is a schema."""
+    least, rows = plan["schema"]["least"], _settings(plan)
+    rows += [["schema", "to be computed by all participants"], ["digest", digest]]
+    show_table(
+        ["plan", ""],
+        rows,
+        "This plan has no schema yet, and nobody trains by it. What leaves this machine: how many "
+        "rows have each label; and of your training rows how many there are, the names of the "
+        "columns, what each holds and how many of its values are missing, mean and deviation of "
+        "its numbers and dates, and how many rows have each of its words.",
+        f"Words and labels that fewer than {least} of your rows have are counted together and not "
+        f"named, and of fewer than {least} numbers nothing is said. No noise is added to any of "
+        "this. What never leaves: rows.",
+        "What is sent is kept in your folder (node/counted.json), and recorded in audit.jsonl. The "
+        "plan with the schema in it comes in another kit, and you are asked again.",
+        left=2,
+    )
+
+
+def _settings(plan: Mapping[str, Any]) -> list[list[Cell]]:
+    """The method and the settings of a plan, but for the file that its operator has."""
+    settings = sorted(plan["settings"].items())
+    named: list[list[Cell]] = [[name, str(value)] for name, value in settings if name != "data"]
+    return [["method", str(plan["method"])], *named]
 
 
 def _labels(schema: Mapping[str, Any]) -> str:
@@ -76,11 +104,14 @@ def show_status(found: Mapping[str, Any]) -> None:
     rows: list[list[Cell]] = [
         ["state", str(found["state"])],
         ["method", str(found["method"])],
+        ["schema", str(found["schema"])],
         ["rounds", f"{found['rounds_done']} of {found['rounds']}"],
         ["clients", ", ".join(found["clients"]) or "none admitted"],
         ["address", str(found["address"])],
         ["bytes sent", str(found["sent_bytes"])],
     ]
+    if found["removed"]:
+        rows.append(["removed", ", ".join(found["removed"])])
     if "error" in found:
         rows.append(["stopped by", str(found["error"])])
     show_table(["deployment", ""], rows, left=2)

@@ -9,12 +9,12 @@ from typing import Any
 from glocal.evaluation import metrics
 from glocal.evaluation.communication import BYTES
 from glocal.evaluation.partial_pooling import FEWEST
-from glocal.experiment.run import Run
+from glocal.report.recorded import Result
 from glocal.report.tables import Cell, plural, some
 from glocal.report.units import Unit, unit_of
 
 
-def legend(runs: Mapping[str, Run]) -> list[str]:
+def legend(runs: Mapping[str, Result]) -> list[str]:
     """Where clients are tested, what benefits are, and what verdicts mean."""
     summaries = [run.summary for run in runs.values()]
     summary, clients = summaries[0], next(iter(runs.values())).clients
@@ -45,6 +45,13 @@ def legend(runs: Mapping[str, Run]) -> list[str]:
     return [*lines, *_about_constants(runs, unit), *_without_value(clients, unit)]
 
 
+def meaning(summary: Mapping[str, Any]) -> list[str]:
+    """What a benefit and a verdict are, without a word about any client."""
+    if summary["benefit"] is None:
+        return []
+    return [f"{_what_is_above([summary]).strip()}", _what_verdicts_mean(summary)]
+
+
 def _parameters(summary: Mapping[str, Any]) -> str:
     """How large the model is; where clients have different ones, each of them."""
     if "models" not in summary:
@@ -56,7 +63,7 @@ def _parameters(summary: Mapping[str, Any]) -> str:
     return f"models {', '.join(each)}"
 
 
-def _what_is_shared(name: str, run: Run) -> list[str]:
+def _what_is_shared(name: str, run: Result) -> list[str]:
     """Where clients have different models: which share of each is communicated, if any."""
     models = [m for m in run.summary.get("models", ()) if m["shared"]]
     each = [f"{100 * m['shared'] / m['parameters']:.1f} % of {m['model']}" for m in models]
@@ -64,14 +71,14 @@ def _what_is_shared(name: str, run: Run) -> list[str]:
     return [f"Shared with {name}: {total}, {', '.join(each)}."] if models else []
 
 
-def any_compressed(runs: Mapping[str, Run]) -> bool:
+def any_compressed(runs: Mapping[str, Result]) -> bool:
     """Whether what some method sends up is not so many numbers in single precision."""
     sent = [(s["params_up"], s.get("bytes_up")) for s in (run.summary for run in runs.values())]
     # Means over repeats are rounded.
     return any(size is not None and abs(size - BYTES * n) > BYTES for n, size in sent)
 
 
-def _in_bytes(runs: Mapping[str, Run]) -> str:
+def _in_bytes(runs: Mapping[str, Result]) -> str:
     if not any_compressed(runs):
         return ""
     return (
@@ -79,7 +86,7 @@ def _in_bytes(runs: Mapping[str, Run]) -> str:
     )
 
 
-def _what_is_kept(runs: Mapping[str, Run]) -> str:
+def _what_is_kept(runs: Mapping[str, Result]) -> str:
     """Which rounds were kept, and how many were trained."""
     each = []
     for name, run in runs.items():
@@ -141,7 +148,7 @@ IMBALANCED = 0.7
 """What predicting always the same must reach by accuracy for a row of the table."""
 
 
-def constant_row(runs: Mapping[str, Run], columns: int) -> list[list[Cell]]:
+def constant_row(runs: Mapping[str, Result], columns: int) -> list[list[Cell]]:
     """The row of the constant prediction: of numbers, and where classes are imbalanced."""
     first = next(iter(runs.values()))
     values = _constants(first.clients)
@@ -158,7 +165,7 @@ def _constants(rows: Any) -> list[float]:
     return [v for v in each if v is not None and not math.isnan(v)]
 
 
-def _worth_showing(runs: Mapping[str, Run]) -> bool:
+def _worth_showing(runs: Mapping[str, Result]) -> bool:
     """Whether the constant prediction does better than some model, or nearly all there is.
 
     By another metric than accuracy it is always shown: who chose one knows why.
@@ -172,7 +179,7 @@ def _worth_showing(runs: Mapping[str, Run]) -> bool:
     return any(bool(_below(run)) for run in runs.values())
 
 
-def _below(run: Run) -> list[str]:
+def _below(run: Result) -> list[str]:
     """The clients for which the constant prediction does better than both models."""
     sign = -1 if run.summary.get("lower_is_better") else 1
     names = []
@@ -185,7 +192,7 @@ def _below(run: Run) -> list[str]:
     return names
 
 
-def _about_constants(runs: Mapping[str, Run], unit: Unit) -> list[str]:
+def _about_constants(runs: Mapping[str, Result], unit: Unit) -> list[str]:
     """What the constant row is, and whose models are worse than it."""
     first = next(iter(runs.values()))
     if not constant_row(runs, 5):

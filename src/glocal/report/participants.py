@@ -9,6 +9,11 @@ from glocal.experiment.participants import figures, offers, sentences
 from glocal.experiment.run import Run
 from glocal.report.tables import WIDEST, Cell, show_table, verdict
 
+OVER_ALONE = (
+    "For each client, over what it has alone, on test data: the estimate, its 90 % interval "
+    "and the verdict."
+)
+
 CHOSEN = (
     " Sentences: validation data chooses the method, or staying alone; the figures are of test "
     "data, which chooses nothing."
@@ -35,8 +40,7 @@ def show_participants(runs: Mapping[str, Run]) -> None:
     show_table(
         ["client", "train", "test", *joined],
         rows,
-        "For each client, over what it has alone, on test data: the estimate, its 90 % interval "
-        f"and the verdict.{CHOSEN if 'advised' in first.clients[0] else ''}",
+        OVER_ALONE + (CHOSEN if "advised" in first.clients[0] else ""),
         *(each["sentence"] for each in said),
     )
 

@@ -36,8 +36,8 @@ def listed(
     """The table's lines, what is the same in all of it, and what is wrong with which run."""
     lines: list[str] = []
     if shown:
-        columns, rows, same = _table(shown)
-        lines += ["", *lay_out(columns, rows, width()), "", *_wrapped(same + _legend(shown))]
+        columns, rows, same = table(shown)
+        lines += ["", *lay_out(columns, rows, width()), "", *_wrapped(same + legend(shown))]
     elif there:
         lines += _wrapped(f"None of {plural(there, 'run')} is like that: ask for less.")
     else:
@@ -55,12 +55,12 @@ def listed(
     return lines
 
 
-def _table(shown: Sequence[Listed]) -> tuple[list[Column], list[list[Cell]], str]:
+def table(shown: Sequence[Listed]) -> tuple[list[Column], list[list[Cell]], str]:
     """Columns, rows, and a sentence for what all runs have in common, which needs no column."""
     private = any(run.figure("epsilon") is not None for run in shown)
     about: list[tuple[Column, Sequence[Cell]]] = [
         (Column("folder", text=True), [(run.name, "bold") for run in shown]),
-        (Column("state", text=True), [_state(run) for run in shown]),
+        (Column("state", text=True), [state(run) for run in shown]),
         (Column("method", text=True, line=1), [run.method or "–" for run in shown]),
         (Column("data", text=True, line=1), [_data(run) for run in shown]),
         (Column("clients", line=1), [_plain(run.value("clients")) for run in shown]),
@@ -97,7 +97,8 @@ def _figure(run: Listed, name: str) -> str:
     return unit_of(run.summary or {}).value(run.figure(name))
 
 
-def _legend(shown: Sequence[Listed]) -> str:
+def legend(shown: Sequence[Listed]) -> str:
+    """What the heads and cells of the table mean, as far as they need words."""
     said = ""
     if any(run.summary for run in shown):
         said = "b/w/s/u: clients better off than alone, worse off, the same, undecided. "
@@ -111,26 +112,16 @@ def compared(shown: Sequence[Listed], result: Mapping[str, Any]) -> list[str]:
     wide, labels = width(), [run["label"] for run in result["runs"]]
     columns = [Column(""), Column("folder", text=True), Column("state", text=True)]
     rows: list[list[Cell]] = [
-        [label, (run.name, "bold"), _state(run)] for label, run in zip(labels, shown, strict=True)
+        [label, (run.name, "bold"), state(run)] for label, run in zip(labels, shown, strict=True)
     ]
     lines = ["", *lay_out(columns, rows, wide), ""]
     if result["differing"]:
         lines += side_by_side("setting", labels, result["differing"], wide, text=True)
     else:
         lines.append("They have the same settings.")
-    figures = {
-        _heading(shown): [_figure(run, "mean") for run in shown],
-        "worst 10 %": [_figure(run, "worst10") for run in shown],
-        **{name.replace("_", " "): [_number(run, name) for run in shown] for name in VERDICTS},
-        "sent up": [short(run.figure("params_up")) for run in shown],
-        "sent down": [short(run.figure("params_down")) for run in shown],
-        "bytes up": [short(run.figure("bytes_up")) for run in shown],
-        "bytes down": [short(run.figure("bytes_down")) for run in shown],
-        "ε": [_epsilon(run) for run in shown],
-    }
-    figures = {k: v for k, v in figures.items() if set(v) != {"–"}}
-    if figures:
-        lines += ["", *side_by_side("figure", labels, dict(figures), wide, text=False)]
+    side = figures(shown)
+    if side:
+        lines += ["", *side_by_side("figure", labels, side, wide, text=False)]
     lines.append("")
     for sentence in result["incomparable"]:
         lines += _wrapped(sentence)
@@ -141,12 +132,28 @@ def compared(shown: Sequence[Listed], result: Mapping[str, Any]) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
+def figures(shown: Sequence[Listed]) -> dict[str, Sequence[str]]:
+    """The figures of runs by name, one for each run; without those that none of them has."""
+    rows: dict[str, Sequence[str]] = {
+        _heading(shown): [_figure(run, "mean") for run in shown],
+        "worst 10 %": [_figure(run, "worst10") for run in shown],
+        **{name.replace("_", " "): [_number(run, name) for run in shown] for name in VERDICTS},
+        "sent up": [short(run.figure("params_up")) for run in shown],
+        "sent down": [short(run.figure("params_down")) for run in shown],
+        "bytes up": [short(run.figure("bytes_up")) for run in shown],
+        "bytes down": [short(run.figure("bytes_down")) for run in shown],
+        "ε": [_epsilon(run) for run in shown],
+    }
+    return {name: row for name, row in rows.items() if set(row) != {"–"}}
+
+
 def _problems(shown: Sequence[Listed]) -> list[str]:
     said = (f"{run.name}: {run.problem}." for run in shown if run.problem is not None)
     return [line for text in said for line in _wrapped(text)]
 
 
-def _state(run: Listed) -> Cell:
+def state(run: Listed) -> Cell:
+    """Whether a run is finished, and if not, at which round it is or was."""
     text = run.state
     if run.state in ("running", "stopped") and run.rounds_asked:
         of = f"round {run.rounds_done} of {run.rounds_asked}"

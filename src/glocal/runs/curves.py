@@ -34,9 +34,9 @@ def read_curves(
                 "'glocal compare' has made."
             )
         known = {run.folder.resolve() for run, _ in found}
-        for run in _in_order(place, runs):
+        for run in in_order(place, runs):
             if run.folder.resolve() not in known:
-                found.append((run, _of_folder(run, note)))
+                found.append((run, of_folder(run, note)))
     there = [(run, curves) for run, curves in found if curves.metrics]
     if not there:
         run = found[0][0]
@@ -48,7 +48,7 @@ def read_curves(
     return [_named(run, curves, names[run.method] > 1) for run, curves in there]
 
 
-def _in_order(place: Path, runs: Sequence[Listed]) -> list[Listed]:
+def in_order(place: Path, runs: Sequence[Listed]) -> list[Listed]:
     """Those of a comparison in the order in which its methods were given."""
     try:
         about = tomllib.loads((place / COMPARISON).read_text(encoding="utf-8"))
@@ -75,7 +75,8 @@ def _why_not(run: Listed) -> str:
     return f"{run.name}/{FILE} has no round that was evaluated"
 
 
-def _of_folder(run: Listed, note: Callable[[str], None]) -> LearningCurves:
+def of_folder(run: Listed, note: Callable[[str], None]) -> LearningCurves:
+    """The curves of one run; without any lines where there is no file of them yet."""
     file = run.folder / FILE
     lines = _lines(file, note) if file.is_file() else []
     early = run.summary.get("early_stopping") or ()

@@ -25,7 +25,7 @@ from typing import Any
 
 from glocal.core.errors import GlocalError, shown
 from glocal.experiment.config import Config
-from glocal.experiment.config_reading import from_mapping
+from glocal.experiment.config_reading import from_mapping, with_presets
 from glocal.runs.settings import FACTS, check_types, toml
 
 OTHER = ("methods", "method", "against", "choose", "goal", "sweep", "trials", "settings", "folders")
@@ -78,7 +78,7 @@ def read(path: Path, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> E
     if not (swept is None or isinstance(swept, dict | list)):
         raise GlocalError(f"{path}: sweep is a table of lists, as in [sweep] and seed = [0, 1].")
     try:
-        config = from_mapping({**defaults, **settings, **given})
+        config = from_mapping({**defaults, **with_presets(methods, {**settings, **given})})
     except GlocalError as error:
         raise GlocalError(f"{path}: {error}") from error
     return Experiment(list(dict.fromkeys(methods)), config, against, choose, goal, swept)

@@ -12,7 +12,7 @@ import json
 import os
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,31 +141,40 @@ def find(places: Sequence[Path]) -> tuple[list[Listed], list[Path]]:
     for place in places:
         if not os.path.isdir(place):
             raise GlocalError(f"there is no folder {place}: check its name.")
-        below = [run for run in _runs(place) if run.folder.resolve() not in found]
+        below = [run for run in runs_below(place) if run.folder.resolve() not in found]
         found |= {run.folder.resolve(): run for run in below}
         if place.resolve() not in found:
-            for folder in _folders(place):
+            for folder in subfolders(place):
                 inside = folder.resolve()
                 if not any(run.is_relative_to(inside) for run in found):
                     strange.append(folder)
     return list(found.values()), strange
 
 
-def _runs(folder: Path) -> Iterator[Listed]:
-    """The run in a folder, or those below; links and hidden folders are not entered."""
+def runs_below(
+    folder: Path,
+    reader: Callable[[Path], Listed] | None = None,
+    skip: Callable[[Path], bool] = lambda folder: False,
+) -> Iterator[Listed]:
+    """The run in a folder, or those below; links and hidden folders are not entered.
+
+    ``reader`` may remember what :func:`read` said of a folder; those to ``skip`` are passed over.
+    """
+    if skip(folder):
+        return
     ours = [name for name in FILES if os.path.isfile(folder / name)]
-    own = read(folder) if ours else None
+    own = (reader or read)(folder) if ours else None
     if own is not None and "settings.toml" in ours and own.method:
         yield own
         return
-    inside = [run for path in _folders(folder) for run in _runs(path)]
+    inside = [run for path in subfolders(folder) for run in runs_below(path, reader, skip)]
     # A comparison has a result of all its runs, and no settings: its runs speak for it.
     if own is not None and ("settings.toml" in ours or not inside):
         yield own
     yield from inside
 
 
-def _folders(folder: Path) -> list[Path]:
+def subfolders(folder: Path) -> list[Path]:
     """Those inside; none if it may not be read, or is gone by now."""
     try:
         with os.scandir(folder) as inside:

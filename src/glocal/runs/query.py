@@ -119,14 +119,19 @@ def compared(runs: Sequence[Listed]) -> dict[str, Any]:
             f"there {'is one run' if runs else 'are no runs'} to compare here: give the folders "
             "of two or more."
         )
-    labels = [chr(65 + i) if len(runs) <= 26 else str(i + 1) for i in range(len(runs))]
-    found = [{**run.as_json(), "label": label} for run, label in zip(runs, labels, strict=True)]
+    names = labels(len(runs))
+    found = [{**run.as_json(), "label": label} for run, label in zip(runs, names, strict=True)]
     return {
         **listed(runs),
         "runs": found,
         "differing": differing(runs),
-        "incomparable": incomparable(runs, labels),
+        "incomparable": incomparable(runs, names),
     }
+
+
+def labels(count: int) -> list[str]:
+    """A letter for each of some runs, or a number where there are more of them than letters."""
+    return [chr(65 + i) if count <= 26 else str(i + 1) for i in range(count)]
 
 
 def differing(runs: Sequence[Listed]) -> dict[str, list[str]]:

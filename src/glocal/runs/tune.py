@@ -16,13 +16,13 @@ from typing import Any
 from glocal.core import files, interrupts, locks
 from glocal.core.errors import GlocalError, Interrupted
 from glocal.core.progress import notes_once, reporter
-from glocal.core.spec import parse_call, split_plus
 from glocal.data.federation import Federation
 from glocal.experiment import result_files
 from glocal.experiment.callbacks import Callbacks
 from glocal.experiment.config import Config
 from glocal.experiment.config_reading import from_arguments, from_mapping
 from glocal.experiment.search import Tuned, candidates, search
+from glocal.methods.presets import base_name
 from glocal.runs import folder as run_folder
 from glocal.runs import same_data
 from glocal.runs.experiment_file import Experiment, read
@@ -74,7 +74,7 @@ def tune(
 
 def space_of(method: str, space: Space) -> dict[str, Sequence[Any]]:
     """What a method chooses from: what all do, and what is named as its own (``fedprox.mu``)."""
-    base, own = parse_call(split_plus(method)[0])[0], {}
+    base, own = base_name(method), {}
     for name, values in space.items():
         of, dot, setting = name.rpartition(".")
         if not dot or of == base:
@@ -147,7 +147,7 @@ def _trials(asked: Search) -> int:
     """As many candidates for every method."""
     if not asked.methods:
         raise GlocalError("a search needs a method: name one or more.")
-    named = {parse_call(split_plus(method)[0])[0] for method in asked.methods}
+    named = {base_name(method) for method in asked.methods}
     for name in asked.space:
         of, dot, _ = name.rpartition(".")
         if dot and of not in named:

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from glocal import report, runs
-from glocal.cli.options import output, path_option
+from glocal.cli.options import out_file, output, run_places
 from glocal.core.progress import print_note
 
 
 def plot(
-    places: list[Path] = typer.Argument(
-        ...,
-        metavar="DIR...",
-        help="Folders of runs, comparisons or sweeps; they may still be running.",
-    ),
-    out: Path | None = path_option(
-        None,
-        "The .png, .svg or .pdf file; curves.png in the first folder by default.",
-        panel="Output",
+    places: list[Path] = run_places(),
+    out: Path | None = out_file(
+        "The .png, .svg or .pdf file; curves.png in the first folder by default."
     ),
     metric: str | None = output(
         None, "The metric that is drawn; the one that counts by default. (accuracy, auc, …)"

@@ -9,6 +9,7 @@ import typer
 
 from glocal import report
 from glocal import runs as run_folders
+from glocal.cli import completion
 from glocal.cli.options import option
 from glocal.cli.output import JSON, deliver
 from glocal.core.errors import GlocalError
@@ -20,7 +21,10 @@ which, order = partial(option, panel="Which"), partial(option, panel="Order")
 
 def runs(
     places: list[Path] | None = typer.Argument(
-        None, metavar="[DIR]...", help="Run folders, or folders with runs below. Default: runs/."
+        None,
+        metavar="[DIR]...",
+        help="Run folders, or folders with runs below. Default: runs/.",
+        autocompletion=completion.run_folders,
     ),
     compare: bool = option(
         False,
@@ -59,13 +63,9 @@ def runs(
     """
     if limit is not None and limit < 1:
         raise GlocalError(f"--limit must be 1 or more, not {limit}.")
-    if places is None and not PLACE.is_dir():
-        raise GlocalError(
-            "there is no folder runs/ here: give the folder to look in, or make a first run with "
-            "'glocal compare'."
-        )
+    places = places or [default_place()]
     query = run_folders.query
-    found, without_run = run_folders.listing.find(places or [PLACE])
+    found, without_run = run_folders.listing.find(places)
     wanted = query.select(found, method=method, data=data, state=state, where=where or ())
     if sort is not None or not compare:
         wanted = query.ordered(wanted, sort or "when", reverse=reverse)
@@ -76,10 +76,18 @@ def runs(
         lines = (
             report.run_listing.compared(shown, result)
             if compare
-            else report.run_listing.listed(
-                shown, len(wanted), len(found), without_run, places or [PLACE]
-            )
+            else report.run_listing.listed(shown, len(wanted), len(found), without_run, places)
         )
         print("\n".join(lines))
 
     deliver(result, json, show)
+
+
+def default_place() -> Path:
+    """The folder ``runs`` here, where runs are by default; refuses to go on where it is missing."""
+    if not PLACE.is_dir():
+        raise GlocalError(
+            "there is no folder runs/ here: give the folder to look in, or make a first run with "
+            "'glocal compare'."
+        )
+    return PLACE

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from glocal import report, runs, studies
+from glocal.cli import completion
 from glocal.cli.commands.sweep import show_sweep
 from glocal.cli.commands.tune import show_tuned
 from glocal.cli.options import (
@@ -26,6 +27,7 @@ from glocal.cli.options import (
 from glocal.cli.output import CSV, JSON, PICTURE, deliver, deliver_json
 from glocal.core.errors import GlocalError
 from glocal.experiment.config import COMPARE_DEFAULTS, DEFAULT_COMPARISON, Config
+from glocal.experiment.config_reading import with_presets
 
 
 @with_settings(jobs=0, **COMPARE_DEFAULTS)
@@ -34,6 +36,7 @@ def compare(
     methods: list[str] | None = typer.Argument(
         None,
         metavar="[METHOD]...|FILE.toml",
+        autocompletion=completion.methods,
         help="What to compare, as in: local fedavg 'fedprox(mu=0.1)' 'fedavg+adam(lr=0.01)' "
         f"own.py:mine; or a file with methods and settings of the same names as these options "
         f"(options given here win). Default: {' '.join(DEFAULT_COMPARISON)}.",
@@ -90,12 +93,16 @@ def compare(
         specs, config = asked.methods, asked.config
         against, goal = against or asked.against, goal if goal is not None else asked.goal
         choose = choose or asked.choose
+    else:
+        config = replace(config, **with_presets(specs, typed()))
     if against is not None and against not in specs:
         raise GlocalError(f"--against {against} is not among the methods compared: add it to them.")
+    from glocal.experiment import without_effect
     from glocal.experiment.budget import check_budget, equal
     from glocal.experiment.goal import recording
 
     check_budget(budget)
+    without_effect.check(specs, typed())
     config = recording(config, goal)
     if budget == "equal":
         matched = equal({spec: spec for spec in specs}, config, config.federation())
@@ -115,6 +122,7 @@ def run(
     method: str = typer.Argument(
         ...,
         metavar="METHOD|FILE.toml",
+        autocompletion=completion.methods,
         help="A method, as in 'fedprox(mu=0.1)' or own.py:mine; or a file with a method and "
         "settings of the same names as these options (options given here win).",
     ),
@@ -133,6 +141,11 @@ def run(
     if method.endswith(".toml"):
         method, config = runs.settings.read(Path(method))
         config = replace(config, **typed())
+    else:
+        config = replace(config, **with_presets([method], typed()))
+    from glocal.experiment import without_effect
+
+    without_effect.check([method], typed())
     _train(runs.job.new([method], config, out, "run"), json, csv, picture)
 
 
