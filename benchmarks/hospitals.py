@@ -8,7 +8,7 @@ r"""A table as hospitals have it: nothing is clean in it, and one command takes 
     glocal predict hospitals/ditto new-patients.csv --client Görlitz
 
 The first writes hospitals.csv and new-patients.csv, always the same. What the three print is in
-hospitals.txt, from which docs/hospitals.md has it.
+hospitals.txt, from which docs/tutorials/should-my-institution-join.md has it.
 
 The file is as a German spreadsheet saves it: semicolons, decimal commas, Windows-1252. It has 6,000
 patients of six hospitals of very unequal sizes; 8 % have the outcome, and nobody in the smallest

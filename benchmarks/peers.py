@@ -6,7 +6,7 @@ python benchmarks/peers.py --cases small --only ours fedjax
 python benchmarks/peers.py --keep                   the same, and README.md's table made of it
 python benchmarks/peers.py --readme                 README.md's table from what was kept
 
-docs/speed.md says how it is measured.
+docs/measurements/speed.md says how it is measured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page "Should my hospital join?" shows a run that took place; its commands are still right."""
+"""The page "Should my institution join?" shows a run that took place; its commands still hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from glocal.data.loading import load
 from glocal.data.preprocessing.report import rendered
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "hospitals.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tutorials" / "should-my-institution-join.md").read_text(encoding="utf-8")
 RECORD = (ROOT / "benchmarks" / "hospitals.txt").read_text(encoding="utf-8")
 
 

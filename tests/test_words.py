@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+SCRIPTS = ("benchmarks", "examples", "tools")
 PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "src").rglob("*.py")),
-    *sorted((ROOT / "benchmarks").rglob("*.py")),
+    *(file for folder in SCRIPTS for file in sorted((ROOT / folder).rglob("*.py"))),
 ]
 
 INSTEAD = {

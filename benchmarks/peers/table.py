@@ -95,7 +95,7 @@ def markdown(found: dict[str, Any]) -> str:
         f"Medians of {found['repeats']} interleaved rounds on {about['cores']} cores{others}, "
         f"{about['date']}; everybody "
         "trains the same batches to the same loss, each at its best setting "
-        "([how, and start-up and memory](docs/speed.md#peers)).",
+        "([how, and start-up and memory](docs/measurements/speed.md#peers)).",
     ]
     return "\n".join(lines)
 

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from glocal.core.errors import ClientError, GlocalError
     from glocal.data.federation import Federation, federation
     from glocal.data.loading import load
+    from glocal.experiment.comparison import Comparison
     from glocal.experiment.fit import compare, fit
-    from glocal.experiment.run import Comparison, Run
+    from glocal.experiment.run import Run
     from glocal.methods import list_methods, register
     from glocal.prediction.client_model import ClientModel, load_model
     from glocal.runs.sweep import sweep
@@ -33,10 +34,15 @@ notebooks.DRAWN_BY |= {
     "Run": "glocal.report.curves:plot",
 }
 
+notebooks.WRITTEN_BY |= {
+    "Comparison": "glocal.report.page:write_page",
+    "Run": "glocal.report.page:write_page",
+}
+
 _HOME = {
     "ClientError": "glocal.core.errors",
     "ClientModel": "glocal.prediction.client_model",
-    "Comparison": "glocal.experiment.run",
+    "Comparison": "glocal.experiment.comparison",
     "Federation": "glocal.data.federation",
     "GlocalError": "glocal.core.errors",
     "Method": "glocal.slots.method",

@@ -1,4 +1,4 @@
-"""What is shown of a result: HTML and figures from the report, which results know nothing of.
+"""What is shown of a result: HTML, figures and pages from the report, which it knows nothing of.
 
 The package's face says whose it is; a result asks here, and the report is imported then.
 """
@@ -6,6 +6,7 @@ The package's face says whose it is; a result asks here, and the report is impor
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 SHOWN_BY: dict[str, str] = {}
@@ -13,6 +14,10 @@ SHOWN_BY: dict[str, str] = {}
 
 DRAWN_BY: dict[str, str] = {}
 """The same for its figure."""
+
+
+WRITTEN_BY: dict[str, str] = {}
+"""The function that writes a page of it to a file."""
 
 
 def html(result: object) -> str | None:
@@ -25,6 +30,14 @@ def figure(result: object, *given: Any, of: str = "") -> Any:
     """A result's figure; ``of`` says of what, where it has several."""
     name = " of ".join([type(result).__name__, *([of] if of else [])])
     return _function(DRAWN_BY[name])(result, *given)
+
+
+class Reported:
+    """A result of which a page can be written."""
+
+    def report(self, path: str | Path, participant: str | None = None) -> None:
+        """Write one HTML file to show to others; of a participant, with its own data alone."""
+        _function(WRITTEN_BY[type(self).__name__])(self, path, participant)
 
 
 def _function(path: str) -> Any:

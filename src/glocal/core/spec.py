@@ -9,9 +9,9 @@
     list  = "[" [ value ("," value)* ] "]"
 
 A name begins with a letter and goes on with letters, digits, ``-``, ``_`` and ``.``, and may have a
-Python file before it (``dir/own.py:name``, whose path has no blanks, brackets, ``+`` or ``,``); a
-word may have ``*`` too, so that patterns such as ``layers.2*`` need no quotes. A name without
-brackets, as a value, is a word.
+Python file before it (``dir/own.py:name``, whose path has no blanks, brackets, ``+`` or ``,``) or a
+preset behind it (``name@preset``); a word may have ``*`` too, so that patterns such as
+``layers.2*`` need no quotes. A name without brackets, as a value, is a word.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NoReturn, TypeAlias
 
 from glocal.core.errors import GlocalError, shown
 
-_NAME = re.compile(r"([^\s()+,:=\"']+\.py:)?[A-Za-z][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"([^\s()+,:=\"']+\.py:)?[A-Za-z][A-Za-z0-9_.-]*(@[A-Za-z0-9_.-]+)?")
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=")
 _WORD = re.compile(r"[A-Za-z0-9_.*-]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?(?![A-Za-z0-9_.*+-])")

@@ -28,7 +28,8 @@ NAMES = ("auto", "sequential", "vectorised", "compiled", "ray")
 
 DENSE_LIMIT = 1_000_000
 """Parameters up to which stacking dense and recurrent layers pays on a CPU: it gains or ties in all
-that was measured up to 820 thousand and loses at 2 million (docs/speed.md has the numbers)."""
+that was measured up to 820 thousand and loses at 2 million (docs/measurements/speed.md has the
+numbers)."""
 
 
 def choose(task: Task, device: torch.device) -> str:

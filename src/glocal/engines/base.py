@@ -39,7 +39,7 @@ class Workload:
         """Its steps as steps of some 20 clients, by what is saved where they are compiled.
 
         A step of more clients takes longer, though not as many times longer: measured with 20, 100
-        and 180 of them (docs/speed.md).
+        and 180 of them (docs/measurements/speed.md).
         """
         return sum(self.steps * max(50, 30 + clients) // 50 for clients in self.turns) or self.steps
 

@@ -41,11 +41,11 @@ from torch import Tensor
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.progress import Report, silent
-from glocal.core.spec import parse_call, split_plus
 from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.experiment.run import Run
 from glocal.methods.apfl import mix
+from glocal.methods.specs import calls
 from glocal.studies.repeats import (
     about,
     all_ids,
@@ -158,7 +158,8 @@ def _curve(run: Run, grid: Sequence[float]) -> dict[str, Any]:
 
 def own_name(method: str) -> str:
     """What the method calls the client's own model."""
-    name, _, kwargs = parse_call(split_plus(method)[0])
+    base = calls(method)[0]
+    name, kwargs = base.name, base.kwargs
     if name not in OWN:
         raise GlocalError(
             f"{name} does not mix two models of one shape: choose one of {', '.join(sorted(OWN))}."

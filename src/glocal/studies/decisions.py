@@ -29,7 +29,6 @@ from torch import Tensor
 from glocal.core import rng
 from glocal.core.errors import GlocalError
 from glocal.core.progress import Report, silent
-from glocal.core.spec import parse_call, split_plus
 from glocal.core.types import Params, Uplink
 from glocal.data.federation import Federation
 from glocal.experiment import setup as setups
@@ -37,6 +36,7 @@ from glocal.experiment.config import Config
 from glocal.experiment.runner import LocalOnly, runner_of
 from glocal.experiment.setup import Setup
 from glocal.methods.aaggff_d import lipschitz
+from glocal.methods.specs import calls
 from glocal.methods.support.loss_responses import TRANSFORMS, responses, transform_of
 from glocal.methods.support.simplex import lowest
 from glocal.slots.weighting import losses
@@ -163,9 +163,9 @@ def game_of(method: str, response: str, training: Training) -> Game:
     transform_of(response)
     K, C, T = (getattr(training.setting, k) for k in ("clients", "fraction", "rounds"))
     whole = len(training.plan.stages) == 1
-    for part in split_plus(method):
-        name, args, given = parse_call(part)
-        kwargs: dict[str, Any] = dict(given)  # what numbers they are, the method has checked
+    for part in calls(method):
+        name, args = part.name, part.args
+        kwargs: dict[str, Any] = dict(part.kwargs)  # what numbers they are, the method has checked
         transform = str(kwargs.get("transform", args[0] if args else "normal"))
         low, shape = float(kwargs.get("c1", 0)), (kwargs.get("alpha"), kwargs.get("beta"))
         if name == "aaggff-s":

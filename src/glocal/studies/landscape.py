@@ -23,12 +23,12 @@ from torch import Tensor
 from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.core.progress import Report, silent
-from glocal.core.spec import parse_call, split_plus
 from glocal.core.types import Params
 from glocal.core.validation import positive_integers
 from glocal.data.federation import Federation
 from glocal.experiment.repeat import Trained
 from glocal.experiment.run import Run
+from glocal.methods.specs import calls
 from glocal.studies.curves import OWN, ends
 from glocal.studies.repeats import about, finished, repeats_of, seed_of
 from glocal.training.loop import WORK, Training
@@ -181,8 +181,8 @@ def _clients(run: Run) -> tuple[list[Params], list[str]]:
     if len(fed) < 2:
         raise GlocalError("a plane needs two clients: choose points=seeds.")
     ids = torch.argsort(fed.train.counts(), descending=True, stable=True)[:2]
-    name, _, kwargs = parse_call(split_plus(run.method)[0])
-    if name in OWN and "shared" not in kwargs:
+    base = calls(run.method)[0]
+    if base.name in OWN and "shared" not in base.kwargs:
         theirs = tree.row(ends(run)[1], ids)
     elif done.training.one_for_all(done.progress):
         theirs = _sent_next(done, ids)

@@ -30,12 +30,12 @@ Compiled = tuple[InPlace, frozenset[int]]
 """A program, and which of its inputs it does not read."""
 
 MIN_STEPS = {"cpu": 5_000, "cuda": 40_000}
-"""Steps in all from which compiling pays (docs/speed.md has the numbers): it takes about as long as
-several thousand uncompiled steps of the same model, whatever the model."""
+"""Steps in all from which compiling pays (docs/measurements/speed.md has the numbers): it takes
+about as long as several thousand uncompiled steps of the same model, whatever the model."""
 
 SLOW_OPERATIONS = 2_000
 """Operations of a step from which a note says that compiling takes minutes: a recurrent model on 20
-tokens has 2,500 of them and takes one (docs/speed.md)."""
+tokens has 2,500 of them and takes one (docs/measurements/speed.md)."""
 
 MAX_OPERATIONS = 4_000
 """Operations of a step up to which ``auto`` compiles it: a C++ compiler takes ever longer for

@@ -108,10 +108,10 @@ class Program:
         """The cohort's updates and new states; None: what makes blocks worth it cannot be had."""
         if self.refused:
             return None
-        part, n = cohort.part, self.counts[cohort.ids.cpu()]
-        layout = self.layouts.get(len(n)) if part is None else None
+        part = cohort.part
+        layout = self.layouts.get(len(cohort.ids)) if part is None else None
         if layout is None:
-            layout = Layout.of(n, self.width, self.device, part)
+            layout = Layout.of(self.counts[cohort.ids.cpu()], self.width, self.device, part)
             if self.one_size and part is None:
                 self.layouts[len(cohort.ids)] = layout
         ids, keys, states, down = cohort.ids, cohort.keys, cohort.states, cohort.received()
