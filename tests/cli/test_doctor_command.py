@@ -28,7 +28,7 @@ def state(result: dict[str, Any], name: str) -> str:
 def test_it_knows_the_packages_and_extras_of_the_project() -> None:
     names = {re.split(r"[<>=\[]", each)[0] for each in PROJECT["dependencies"]}
     assert set(doctor.CORE) == names
-    assert set(doctor.EXTRAS) == set(PROJECT["optional-dependencies"]) - {"dev"}
+    assert set(doctor.EXTRAS) == set(PROJECT["optional-dependencies"]) - {"browser", "dev", "docs"}
 
 
 def test_a_machine_on_which_the_tests_run_works(command: Command) -> None:

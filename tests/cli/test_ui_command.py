@@ -59,9 +59,11 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], An
         def serve(self: Server) -> None:
             thread = threading.Thread(target=Server.__mro__[1].serve_forever, args=(self, 0.01))
             thread.start()
-            results.append(act(self.access.url))
-            self.shutdown()
-            thread.join()
+            try:
+                results.append(act(self.access.url))
+            finally:
+                self.shutdown()
+                thread.join()
             raise KeyboardInterrupt
 
         monkeypatch.setattr(Server, "serve_forever", serve)

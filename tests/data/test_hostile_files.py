@@ -168,7 +168,7 @@ def test_npz_with_bytes_changed_at_random() -> None:
 
 def test_names_that_no_file_can_have() -> None:
     for name in ("x" * 5000 + ".csv", "x" * 5000 + ".npz", "a\0.csv", "\udc80.csv", "."):
-        refused(name, r"there is no file|unknown data set|is a folder")
+        refused(name, r"there is no file|unknown data set|the folder '.' has no data")
     Path("folder.csv").mkdir()
     refused("folder.csv", "there is no file 'folder.csv'")
     for nothing in (3, None, b"x.csv"):

@@ -157,8 +157,11 @@ def test_files_that_are_no_tables() -> None:
     with pytest.raises(GlocalError, match="is not a kind of table"):
         read_table("a.doc")
     Path("folder").mkdir()
-    for name, what in (("a.doc", "not a kind of file that can be read"), ("folder", "a folder")):
-        with pytest.raises(GlocalError, match=f"'{name}' is {what}: give a file that ends in .csv"):
+    for name, said in (
+        ("a.doc", "'a.doc' is not a kind of file that can be read: give a file that ends in .csv"),
+        ("folder", "the folder 'folder' has no data of a known layout: give LEAF's JSON"),
+    ):
+        with pytest.raises(GlocalError, match=said):
             load(name, label="outcome")
     with pytest.raises(GlocalError, match="unknown data set 'gone'"):
         load("gone", label="outcome")

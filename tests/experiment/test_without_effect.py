@@ -20,9 +20,6 @@ from glocal.training.participation import check_answered
 QUICK: dict[str, Any] = {"model": "mlp(4)", "rounds": 3, "baseline": "none"}
 
 OF_ROUNDS = {
-    "fraction": 0.5,
-    "sampled": 2,
-    "poisson": True,
     "availability": "dropout(0.2)",
     "stragglers": "use(0.5)",
     "patience": 2,

@@ -168,8 +168,8 @@ def fit(
     space = settings.get("tune")
     if isinstance(space, Mapping):
         settings = {**settings, "tune": False}
-    without_effect.check([method], settings)
     config = from_arguments(with_presets([method], settings, GROUPS[1:]))
+    without_effect.check([method], settings)
     if config.track:
         raise GlocalError("fit has no run folder for trackers to follow: see open_trackers.")
     if isinstance(checkpoints, str | Path):

@@ -235,8 +235,8 @@ def assembled(
             row["epsilon"] = epsilon
     sets = [repeat.made for repeat in repeats if repeat.made is not None]
     if sets:
-        for name in ("accuracy", "val_accuracy"):
-            summary[f"synthetic_{name}"] = sum(m.figures[name] for m in sets) / len(sets)
+        for figure in ("accuracy", "val_accuracy"):
+            summary[f"synthetic_{figure}"] = sum(m.figures[figure] for m in sets) / len(sets)
         summary["synthetic"] = sets[0].figures
     if diverged := _diverged(repeats):
         summary["diverged"] = diverged

@@ -10,11 +10,12 @@ from glocal.experiment.config import Config
 from glocal.experiment.runner import LocalOnly, runner_of
 from glocal.slots.method import Method, Plan
 
-OF_ROUNDS = (
-    *("fraction", "sampled", "poisson", "availability", "stragglers"),
-    *("patience", "longest_update", "public_noise"),
-)
-"""What is about rounds, of which clients that train alone have none."""
+OF_ROUNDS = ("availability", "stragglers", "patience", "longest_update", "public_noise")
+"""What is about rounds, of which clients that train alone have none.
+
+How many rounds there are and who is sampled is not among it: a script gives these to one method
+after the other, ``local`` among them.
+"""
 
 OF_ADVICE = ("join_cost", "personalise_cost")
 """What advice takes off, which takes several methods to give."""

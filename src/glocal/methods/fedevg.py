@@ -12,19 +12,18 @@ as the batch size. It sends s = sgn f(x)[y] (``signed``; else f(x)[y]) and
 ∇_x E for every example as it was received: M · D + M numbers. The server steps down the energy of
 the mixture: g = Σ n_i exp(s_i) ∇E_i / Σ n_i exp(s_i) and x ← x − β_t g + δ ε.
 
-A classifier's E(x, y) says nothing of how often y occurs, so as printed a client has the same say
-on classes that it never saw. ``by_class`` gives the mixture its p_i(y): in the sums n_i is then
-the number of the client's examples of the class, for which it sends the shares of the classes in
-what it trained on, L numbers more. ``by_class=false`` is as printed.
+E(x, y) says nothing of how often y occurs, so as printed a client has the same say on classes that
+it never saw. ``by_class`` gives the mixture its p_i(y): n_i is then the number of its examples of
+the class, for which it sends the L shares of the classes in what it trained on.
 
 The classifier is the client's own model, and is evaluated. It goes on where it stopped, ``steps``
-mini-batches a round (``none``: ``epochs`` passes), and ``reg``, which is ours, keeps its energies
-small. The paper has ``fresh=true`` (new weights every round; here the same ones) and ``reg=0``,
-which takes far more steps a round. Departures, as in the released code: gradients are clipped to
-±``clip``, and examples kept where data is (pixels from ``low`` to ``high``; ``boxed=false``:
-anywhere). Algorithm 4.2 as printed has the energies' sign reversed. In tables numbers stay within
-±4, categories are shares. With ``dp`` clients send exp(s) ∇E alone, clipped as a whole:
-:func:`glocal.methods.generative.server_examples`.
+mini-batches a round (``none``: ``epochs`` passes); ``reg``, which is ours, keeps energies small.
+The paper has ``fresh=true`` (new weights every round; here the same ones) and ``reg=0``, which
+takes far more steps. Departures, as in the released code: gradients are clipped to ±``clip``, and
+examples kept where data is (pixels from ``low`` to ``high``; ``boxed=false``: anywhere). Algorithm
+4.2 as printed has the energies' sign reversed. In tables numbers stay within ±4, categories are
+shares. With ``dp`` clients send exp(s) ∇E alone, clipped as a whole
+(:func:`glocal.methods.generative.server_examples`).
 """
 
 from __future__ import annotations
@@ -98,33 +97,25 @@ def fedevg(
     not_negative(gamma=gamma, sigma=sigma, lam=lam, reg=reg, clip=clip or 0.0)
     numbers = {"chain": chain, "steps": steps, "synthetic_batch": synthetic_batch}
     positive_integers(**{name: n for name, n in numbers.items() if n is not None})
-    moves = server_examples.Moves(
-        spc, beta, beta_last, beta_schedule, delta, clip, boxed, low, high
-    )
-    settings = with_adam(1e-3, training)
-    base = local_sgd(**settings)
+    steps_down = beta, beta_last, beta_schedule, delta
+    moves = server_examples.Moves(spc, *steps_down, clip, boxed, low, high)
+    chains = energy.Chain(chain, gamma, sigma, clip)
+    base = local_sgd(**with_adam(1e-3, training))
     at_once = synthetic_batch or base.batch_size or None  # a batch of 0 is all there are
 
     def init(task: Task, params: Params, key: Tensor) -> ClientState:
         return {"w": params, "began": params} if fresh else {"w": params}
 
     def start(task: Task, down: Downlink, client: ClientState) -> Carry:
-        began = {"began": client["began"]} if fresh else {}
-        w = client["began" if fresh else "w"]
-        carry = {"w": w, "opt": base.opt.init(w), "x": down["examples"]["x"], **began}
-        classes = len(carry["x"]) // spc
-        return {**carry, "labels": carry["x"].new_zeros(classes)} if by_class else carry
+        kept = {**client, "w": client["began"]} if fresh else client
+        carry = {**kept, "opt": base.opt.init(kept["w"]), "x": down["examples"]["x"]}
+        return {**carry, "labels": carry["x"].new_zeros(len(carry["x"]) // spc)}
 
     def step(task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor) -> Carry:
-        labels, words = down["examples"]["y"], down["examples"].get("words")
-        # The children of a step's key from 0 up belong to the task's augmentation and dropout.
-        chosen = rng.permutation(rng.fold(key, -2), len(labels))[:at_once]
-        x, y = carry["x"][chosen], labels[chosen]
-        negative = x
-        for r in range(chain):
-            g = langevin.clipped(energy.gradient(task, carry["w"], negative, y), clip)
-            eps = rng.normal(rng.fold(key, -3 - r), x.shape)
-            negative = moves.inside(langevin.step(negative, g, gamma, sigma, eps), words)
+        words = down["examples"].get("words")
+        chosen = rng.permutation(rng.fold(key, -2), len(carry["x"]))[:at_once]
+        x, y = carry["x"][chosen], down["examples"]["y"][chosen]
+        negative = chains.end(task, carry["w"], x, y, key, lambda at: moves.inside(at, words))
 
         def objective(w: Params) -> Tensor:
             # Real examples last: padding behind them changes nothing for the others.
@@ -138,24 +129,19 @@ def fedevg(
         grads, _ = task.grad(objective, carry["w"])
         w, opt = base.opt.update(grads, carry["opt"], carry["w"], down["lr"])
         place = chosen.view(-1, *(1,) * (x.dim() - 1)).expand_as(x)
-        moved = {**carry, "w": w, "opt": opt, "x": carry["x"].scatter(0, place, negative)}
-        if by_class:
-            moved["labels"] = carry["labels"].scatter_add(0, batch["y"], batch["weight"])
-        return moved
+        labels = carry["labels"].scatter_add(0, batch["y"], batch["weight"])
+        moved = carry["x"].scatter(0, place, negative)
+        return {**carry, "w": w, "opt": opt, "x": moved, "labels": labels}
 
     def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
         x, y, w = down["examples"]["x"], down["examples"]["y"], carry["w"]
         s = energy.score(task.predict(w, x), y)
         g = langevin.clipped(energy.gradient(task, w, x, y), clip)
         kept = {"w": w, "began": carry["began"]} if fresh else {"w": w}
-        sent = {"score": s.sign() if signed else s, "gradient": g}
-        if by_class:
-            sent["share"] = carry["labels"] / carry["labels"].sum()
-        return {}, kept, sent
+        share = {"share": carry["labels"] / carry["labels"].sum()} if by_class else {}
+        return {}, kept, {"score": s.sign() if signed else s, "gradient": g, **share}
 
-    functions: dict[str, Any] = {"init": init, "start": start, "finish": finish}
     counted = server_examples.gradients_of_examples(chain + 2, at_once)  # chains, x̆ and x̃
-    local = server_examples.own_classifier(
-        base, steps, step=step, **functions, other_gradients=counted
-    )
+    functions: dict[str, Any] = {"init": init, "start": start, "step": step, "finish": finish}
+    local = server_examples.own_classifier(base, steps, **functions, other_gradients=counted)
     return Method(local=local, server=server_examples.examples("fedevg", moves), shared=nothing())

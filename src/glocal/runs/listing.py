@@ -164,7 +164,7 @@ def runs_below(
         return
     ours = [name for name in FILES if os.path.isfile(folder / name)]
     own = (reader or read)(folder) if ours else None
-    if own is not None and "settings.toml" in ours and own.method:
+    if own is not None and own.method and own.facts.get("federation"):  # a run wrote its settings
         yield own
         return
     inside = [run for path in subfolders(folder) for run in runs_below(path, reader, skip)]

@@ -6,10 +6,15 @@ one*, ICLR 2020: with logits f, ``E(x, y) = −f(x)[y]``, so that p(x, y) ∝ ex
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
+from glocal.core import rng
 from glocal.core.types import Params
+from glocal.methods.generative import langevin
 from glocal.nn.task import Task
 
 
@@ -24,6 +29,37 @@ def gradient(task: Task, w: Params, x: Tensor, y: Tensor) -> Tensor:
     grads, _ = task.grad(lambda at: -score(task.predict(w, at["x"]), y).sum(), {"x": x})
     g: Tensor = grads["x"]
     return g.detach()
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Langevin steps of size γ and with noise σ, by which examples find low energy."""
+
+    steps: int
+    gamma: float
+    sigma: float
+    clip: float | None
+    """What gradients are clipped to."""
+
+    def end(
+        self,
+        task: Task,
+        w: Params,
+        x: Tensor,
+        y: Tensor,
+        key: Tensor,
+        inside: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        """Where chains end that begin at ``x``; every step is brought ``inside``.
+
+        The children of a step's key from 0 up belong to the task's augmentation and dropout, and
+        −2 to who begins: noise is drawn from −3 down.
+        """
+        for r in range(self.steps):
+            g = langevin.clipped(gradient(task, w, x, y), self.clip)
+            eps = rng.normal(rng.fold(key, -3 - r), x.shape)
+            x = inside(langevin.step(x, g, self.gamma, self.sigma, eps))
+        return x
 
 
 LARGEST = 20.0

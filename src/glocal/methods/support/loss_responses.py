@@ -18,6 +18,7 @@ normal one would fall).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -151,6 +152,6 @@ def with_responses(make: Callable[[Responses], Weighting]) -> Callable[..., Weig
         return make(Responses(transform_of(transform, alpha, beta), c1, c2))
 
     weighting.__name__, weighting.__module__ = make.__name__, make.__module__
-    _, _, settings = (weighting.__doc__ or "").partition("\n")
-    weighting.__doc__ = f"{make.__doc__}\n{settings}"
+    _, _, settings = (inspect.getdoc(weighting) or "").partition("\n")
+    weighting.__doc__ = f"{inspect.getdoc(make)}\n{settings}"
     return weighting
