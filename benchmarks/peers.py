@@ -3,6 +3,7 @@
 python benchmarks/peers.py --install                make the peers' environments (once)
 python benchmarks/peers.py --json out.json          all cases; what is not installed is skipped
 python benchmarks/peers.py --cases small --only ours fedjax
+python benchmarks/peers.py --only ours --beside ../old ../old    against another checkout, twice
 python benchmarks/peers.py --keep                   the same, and README.md's table made of it
 python benchmarks/peers.py --readme                 README.md's table from what was kept
 
@@ -21,7 +22,7 @@ from typing import Any
 
 from peers import table
 from peers.cases import CASES
-from peers.harness import CONTESTANTS, Contestant, machine, measure
+from peers.harness import CONTESTANTS, Contestant, beside, machine, measure
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "benchmarks" / "peers.json"
@@ -48,6 +49,9 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=[c.name for c in CASES])
     everybody = sorted({c.module for c in CONTESTANTS})
     parser.add_argument("--only", nargs="+", choices=everybody, help="contestants")
+    parser.add_argument(
+        "--beside", nargs="+", type=Path, default=[], metavar="DIR", help="other checkouts, set up"
+    )
     parser.add_argument("--repeats", type=int, default=7, help="timed rounds of each")
     parser.add_argument("--warm-up", type=int, default=2, help="rounds before those")
     parser.add_argument("--folder", type=Path, help="keep the data and the workers' logs here")
@@ -85,7 +89,7 @@ def main() -> None:
 def run(asked: argparse.Namespace) -> dict[str, Any]:
     """All cases asked for; a line for everybody who is not there."""
     who: list[Contestant] = []
-    for contestant in CONTESTANTS:
+    for contestant in (*CONTESTANTS, *beside(asked.beside)):
         if asked.only and contestant.module not in asked.only:
             continue
         why = contestant.missing(asked.envs)

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from glocal.studies.bench import TOLERANCE
 from peers import cases
 from peers.work import Arrays, Work, load_params
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parent.parent.parent
 LATER = 10 * TOLERANCE
 """How far apart parameters may be after the last round."""
 
@@ -51,15 +51,21 @@ class Contestant:
     settings: tuple[str, ...]
     environment: str | None = None
     """Of which virtual environment it needs the Python; None: this one."""
+    checkout: Path | None = None
+    """Another checkout of glocal, which has its own environment and its own file of this name."""
 
     def python(self, envs: Path) -> Path:
         """The interpreter that has its packages."""
+        if self.checkout is not None:
+            return self.checkout / ".venv" / "bin" / "python"
         return envs / self.environment / "bin" / "python" if self.environment else _own()
 
     def missing(self, envs: Path) -> str | None:
         """Why it cannot run, in one line."""
         if self.python(envs).exists():
             return None
+        if self.checkout is not None:
+            return f"{self.name}: skipped, {self.checkout} has no .venv; make setup there makes it."
         return (
             f"{self.name}: skipped, {envs / (self.environment or '')} is not there; "
             f"python benchmarks/peers.py --install {self.environment} makes it."
@@ -75,6 +81,17 @@ CONTESTANTS = (
     Contestant("FedLab", "fedlab", THREADS, "fedlab"),
     Contestant("Flower", "flower", ("1 thread a client", "all threads a client"), "flower"),
 )
+
+
+OWN = CONTESTANTS[0]
+
+
+def beside(checkouts: Sequence[Path]) -> list[Contestant]:
+    """Other checkouts of glocal; the same one twice shows how far apart equal code is."""
+    return [
+        replace(OWN, name=f"{OWN.name} {number} ({path.name})", checkout=path.resolve())
+        for number, path in enumerate(checkouts, 2)
+    ]
 
 
 def _own() -> Path:
@@ -100,7 +117,7 @@ class Worker:
     @classmethod
     def start(cls, who: Contestant, setting: str, work: Work, envs: Path) -> Worker:
         """Start it and wait until it is ready for its first round."""
-        log = work.folder / f"{who.module}-{setting}.log".replace(" ", "-")
+        log = work.folder / f"{who.name}-{setting}.log".replace(" ", "-")
         command = [str(who.python(envs)), "-m", "peers.worker", who.module, setting]
         began = time.perf_counter()
         with log.open("w") as errors:
@@ -110,7 +127,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env=_environment(),
+                env=_environment(who.checkout or ROOT),
                 cwd=work.folder,
             )
         worker = cls(who, setting, process, log)
@@ -343,14 +360,14 @@ def _status(pid: int, what: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(what + ":"))
 
 
-def _environment() -> dict[str, str]:
+def _environment(checkout: Path) -> dict[str, str]:
     """Everybody's own defaults for threads; nobody calls home."""
     kept = {
         k: v
         for k, v in os.environ.items()
         if k not in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "VIRTUAL_ENV")
     }
-    path = [str(HERE.parent), str(HERE.parent.parent / "src")]
+    path = [str(checkout / "benchmarks"), str(checkout / "src")]
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
     return {
         **kept,
