@@ -87,7 +87,8 @@ def metadata(version: str = VERSION) -> str:
 
 
 def in_the_wheel() -> list[str]:
-    files = [*(ROOT / "src").rglob("*.py"), ROOT / "src/glocal/py.typed"]
+    kinds = ("*.py", "*.css", "*.js", "py.typed")
+    files = [file for kind in kinds for file in (ROOT / "src/glocal").rglob(kind)]
     inside = [str(file.relative_to(ROOT / "src")) for file in files]
     return [*inside, f"glocal-{VERSION}.dist-info/licenses/LICENSE"]
 
