@@ -28,15 +28,18 @@ DIST = ROOT / "dist"
 
 Words = tuple[str, ...]
 
+QUICK: Words = ("--no-tune", "--rounds", "5")
+
 WORKING: tuple[tuple[Words, str], ...] = (
     (("--version",), r"^glocal {version}$"),
     (("doctor",), r"^glocal works here\.$"),
     (("methods", "ditto"), r"^ditto: "),
     (
-        ("compare", "fedavg", "ditto", "--repeats", "1", "--no-tune", "--rounds", "5"),
+        (*("compare", "fedavg", "ditto", "--repeats", "1"), *QUICK, "--out", "runs/one"),
         r"^20 clients, \d+ training examples.*",
     ),
-    (("runs",), r"compare"),
+    (("report", "runs/one"), r"^Report: runs/one/report\.html$"),
+    (("runs",), r"one"),
 )
 """What must work with nothing but the wheel and what it needs, and a line of each output."""
 
@@ -86,7 +89,7 @@ def wrong_with_wheel(names: Iterable[str], metadata: str, readme: str) -> list[s
     source = {
         str(file.relative_to(ROOT / "src"))
         for file in (ROOT / "src/glocal").rglob("*")
-        if file.suffix == ".py" or file.name == "py.typed"
+        if file.suffix in (".py", ".css", ".js") or file.name == "py.typed"
     }
     own = {name for name in inside if not name.startswith(info)}
     wrong = [f"the wheel has no {name}" for name in sorted(source - own)]
