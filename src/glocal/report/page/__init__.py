@@ -11,6 +11,12 @@ from glocal.report.page.study_files import with_studies
 from glocal.report.page.writing import check_file, write_page
 
 __all__ = [
-    *("alone", "check_file", "collect", "of_runs", "policy", "render", "with_studies"),
+    "alone",
+    "check_file",
+    "collect",
+    "of_runs",
+    "policy",
+    "render",
+    "with_studies",
     "write_page",
 ]
