@@ -87,8 +87,8 @@ def metadata(version: str = VERSION) -> str:
 
 
 def in_the_wheel() -> list[str]:
-    kinds = ("*.py", "*.css", "*.js", "py.typed")
-    files = [file for kind in kinds for file in (ROOT / "src/glocal").rglob(kind)]
+    endings = ("*.py", "*.css", "*.js", "py.typed")
+    files = [file for ending in endings for file in (ROOT / "src/glocal").rglob(ending)]
     inside = [str(file.relative_to(ROOT / "src")) for file in files]
     return [*inside, f"glocal-{VERSION}.dist-info/licenses/LICENSE"]
 
@@ -96,9 +96,10 @@ def in_the_wheel() -> list[str]:
 def test_a_wheel_is_looked_into(tool: Any) -> None:
     inside = in_the_wheel()
     assert tool.wrong_with_wheel(inside, metadata(), README) == []
-    without = [name for name in inside if not name.endswith(("py.typed", "LICENSE"))]
+    without = [name for name in inside if not name.endswith(("py.typed", "LICENSE", "/style.css"))]
     assert tool.wrong_with_wheel([*without, "tests/conftest.py"], metadata("9.9"), "other") == [
         "the wheel has no glocal/py.typed",
+        "the wheel has no glocal/report/page/style.css",
         "tests/conftest.py does not belong into the wheel",
         "the wheel has no LICENSE",
         "the wheel is of version 9.9",

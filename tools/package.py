@@ -28,16 +28,18 @@ DIST = ROOT / "dist"
 
 Words = tuple[str, ...]
 
+QUICK: Words = ("--no-tune", "--rounds", "5")
+
 WORKING: tuple[tuple[Words, str], ...] = (
     (("--version",), r"^glocal {version}$"),
     (("doctor",), r"^glocal works here\.$"),
     (("methods", "ditto"), r"^ditto: "),
     (
-        tuple("compare fedavg ditto --repeats 1 --no-tune --rounds 5 --out runs/both".split()),
+        (*("compare", "fedavg", "ditto", "--repeats", "1"), *QUICK, "--out", "runs/one"),
         r"^20 clients, \d+ training examples.*",
     ),
-    (("runs",), r"both"),
-    (("report", "runs/both"), r"report\.html"),
+    (("report", "runs/one"), r"^Report: runs/one/report\.html$"),
+    (("runs",), r"one"),
 )
 """What must work with nothing but the wheel and what it needs, and a line of each output."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import struct
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -48,6 +49,25 @@ def test_it_opens_from_a_file_and_draws_everything(
         assert box["width"] > 100
         assert box["height"] > 20
         assert figures.nth(i).locator("path, circle, rect, line").count() > 0
+
+
+def test_every_number_in_the_browser_is_that_of_the_result_file(
+    open_page: Open, three: Path, made: Path
+) -> None:
+    result = json.loads((made / "three" / "result.json").read_text())
+    shown = open_page(three).page.evaluate(
+        "[...document.querySelectorAll('main data')].map(e => [e.dataset.path, e.value])"
+    )
+    checked = 0
+    for pointer, value in shown:
+        kind, _, rest = pointer.removeprefix("/groups/0/").partition("/")
+        if kind == "methods" and "/curves/" not in rest:
+            held: Any = result["methods"]
+            for step in rest.split("/"):
+                held = held[int(step)] if isinstance(held, list) else held[step]
+            assert json.loads(value) == held, pointer
+            checked += 1
+    assert checked > 300
 
 
 def test_a_table_is_sorted_by_mouse_and_by_keys(open_page: Open, three: Path) -> None:

@@ -51,6 +51,7 @@ def test_what_a_run_has_nothing_for_is_absent(tmp_path: Path) -> None:
         "For a participant",
         "Methods",
         "Every participant",
+        "What it costs",
         "How evenly",
         "To run it again",
     ]

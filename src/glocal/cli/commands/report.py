@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from glocal import report as reports
-from glocal.cli.options import out_file, output, run_places
+from glocal.cli.options import PATH, option, out_file, output, run_places
 from glocal.core import files
 from glocal.core.errors import GlocalError
 
@@ -13,6 +13,13 @@ from glocal.core.errors import GlocalError
 def report(
     places: list[Path] = run_places(),
     out: Path | None = out_file("The .html file; report.html in the first folder by default."),
+    study: list[Path] | None = option(
+        None,
+        "A file that 'glocal study weights' or 'glocal study mixture' wrote with --json; may be "
+        "given several times.",
+        panel="Input",
+        click_type=PATH,
+    ),
     participant: str | None = output(
         None, "A participant: the file then has its own data alone, to hand to it."
     ),
@@ -26,6 +33,8 @@ def report(
 
       glocal report runs/A runs/B --out both.html
 
+      glocal report runs/A --study weights.json --study mixture.json
+
       glocal report runs/hospitals --participant Görlitz --out Görlitz.html
     """
     if out is not None:
@@ -36,6 +45,8 @@ def report(
             "page.html."
         )
     data = reports.page.collect(places)
+    if study:
+        data = reports.page.with_studies(data, study)
     if participant is not None:
         data = reports.page.alone(data, participant)
     page = reports.page.render(data)

@@ -21,6 +21,7 @@ from glocal.report.page.sections import (
     overview,
     participants,
     partition,
+    studied,
     sweeps,
 )
 from glocal.report.page.thinning import ROOM, thinned
@@ -34,6 +35,8 @@ SECTIONS = (
     learning.learning,
     cost.cost,
     fairness.fairness,
+    studied.weights,
+    studied.mixtures,
     calibration.calibration,
     others.privacy,
     partition.partition,
@@ -115,7 +118,9 @@ def main(data: Mapping[str, Any]) -> Html:
                 "div",
                 overview.about(group) if own else overview.overview(group, several=several),
                 None if own else _contents(there, str(group.value["label"])),
-                *there,
+                *there[:1],
+                None if own or len(there) < 2 else tag("p", "For the organiser", class_="part"),
+                *there[1:],
                 class_="group",
             )
         )

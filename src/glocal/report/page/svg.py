@@ -119,11 +119,11 @@ class Panel:
     ) -> None:
         """A light grid, ticks with their texts, and the names of both axes."""
         left, right, top, bottom = self.x.begin, self.x.end, self.y.end, self.y.begin
-        for value in self.y.ticks(5):
+        for value in self.y.ticks(6):
             at = self.y(value)
             self.add(line((left, at), (right, at), "grid"))
             self.add(label(y_text(value), left - 6, at + 4, "tick", anchor="end"))
-        for value in self.x.ticks(6):
+        for value in self.x.ticks(7):
             if integers and value != round(value):
                 continue
             at = self.x(value)

@@ -11,6 +11,7 @@ from glocal.report.page.sections.common import (
     finished,
     gain,
     key,
+    link,
     panels,
     paragraphs,
     prefix,
@@ -65,7 +66,7 @@ def _table(group: Place, how: Unit) -> Html:
     methods, joined = finished(group), set_against_alone(group)
     first = (joined or methods)[0][1]
     heading = f"{how.name}{' %' if how.heading.endswith('%') else ''}"
-    head = ["client", "train", "test"]
+    head = ["participant", "train", "test"]
     alone = [k for k in ("best_local_value", "local_value") if _any(first, k)][:1]
     head += ["alone"] * len(alone)
     for method, _ in joined or methods:
@@ -89,14 +90,6 @@ def _table(group: Place, how: Unit) -> Html:
 
 def _any(method: Place, name: str) -> bool:
     return any(known(row, name) for row in method / "clients")
-
-
-def link(row: Place) -> Html:
-    """A participant's name that leads to its part of the page."""
-    from urllib.parse import quote
-
-    href = f"#participant={quote(str(row.value['client']), safe='')}"
-    return tag("a", tag("bdi", (row / "client").text()), href=href)
 
 
 def against_alone(group: Place) -> Html | None:
@@ -135,7 +128,10 @@ def against_alone(group: Place) -> Html | None:
     if there is None:
         return None
     better = "Below" if how.lower else "Above"
-    note = f"{better} the diagonal, the vertical axis does better. On test data, a mark each."
+    note = (
+        f"{better} the diagonal, the vertical axis does better. On test data, a mark for each "
+        "participant; its colour and shape are its verdict against being alone."
+    )
     return section(f"{name}-scatter", "Alone against together", tag("p", note), there)
 
 
@@ -155,7 +151,7 @@ def _scatter(
     xs, ys = zip(*pairs, strict=True)
     panel = svg.Panel.of(xs, ys, height=360, square=True)
     sign_of_unit = " (%)" if how.heading.endswith("%") else ""
-    panel.axes(f"{how.name} {x[1]}{sign_of_unit}", f"{how.name} {y[1]}{sign_of_unit}")
+    panel.axes(f"{x[1]}: {how.name}{sign_of_unit}", f"{y[1]}: {how.name}{sign_of_unit}")
     panel.diagonal()
     size = 4.5 if len(there) <= 60 else 3.0
     words = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from glocal.report.page import svg
 from glocal.report.page.markup import Child, Html, Place, join, known, tag
@@ -67,6 +68,12 @@ def badge(row: Place, name: str = "verdict") -> Html:
         return Html("–")
     kind = VERDICTS.get(place.value, VERDICTS["undecided"])[1]
     return place.text(class_=f"badge {kind}")
+
+
+def link(row: Place, **attributes: object) -> Html:
+    """A participant's name that leads to its part of the page."""
+    href = f"#participant={quote(str(row.value['client']), safe='')}"
+    return tag("a", tag("bdi", (row / "client").text()), href=href, **attributes)
 
 
 def key(words: Sequence[str]) -> list[tuple[Html, str]]:

@@ -1,18 +1,28 @@
-"""What it costs: the metric against parameters communicated and against gradients computed."""
+"""What it costs: parameters communicated and gradients computed, and the metric against them."""
 
 from __future__ import annotations
 
+from glocal.report.legend import any_compressed
 from glocal.report.page import svg
 from glocal.report.page.markup import Html, Place, tag
-from glocal.report.page.sections.common import finished, panels, prefix, section, unit
+from glocal.report.page.sections.common import (
+    Methods,
+    finished,
+    panels,
+    prefix,
+    section,
+    table,
+    unit,
+)
+from glocal.report.recorded import recorded
 from glocal.report.tables import short
 from glocal.report.units import Unit
 
 
 def cost(group: Place) -> Html | None:
-    """A mark for each method, against what it sent and what it computed."""
+    """What each method sent and computed, and a mark for each against that."""
     methods = finished(group)
-    if len(methods) < 2:
+    if not methods:
         return None
     name, how = prefix(group), unit(group)
     there = panels(
@@ -33,14 +43,26 @@ def cost(group: Place) -> Html | None:
             how,
         ),
     )
-    if there is None:
-        return None
-    note = "Further left costs less. All participants and rounds together, mean over repeats."
-    return section(f"{name}-cost", "What it costs", tag("p", note), there)
+    left = " Further left costs less." if there else ""
+    note = f"All participants and rounds together, mean over repeats.{left}"
+    costs = _table(f"{name}-cost-table", methods)
+    return section(f"{name}-cost", "What it costs", tag("p", note), there, costs)
+
+
+def _table(name: str, methods: Methods) -> Html:
+    in_bytes = any_compressed({n: recorded(m.value) for n, m in methods})
+    columns = {"parameters sent up": "params_up", "sent down": "params_down"}
+    columns |= {"bytes up": "bytes_up"} if in_bytes else {}
+    columns |= {"gradients of one example": "gradient_evaluations"}
+    rows = [
+        [tag("bdi", n), *((m / "summary").get(k).number(short) for k in columns.values())]
+        for n, m in methods
+    ]
+    return table(name, "What each method costs", ["method", *columns], rows)
 
 
 def _against(
-    name: str, what: str, methods: list[tuple[str, Place]], keys: tuple[str, ...], x: str, how: Unit
+    name: str, what: str, methods: Methods, keys: tuple[str, ...], x: str, how: Unit
 ) -> Html | None:
     points = []
     for i, (method, place) in enumerate(methods):

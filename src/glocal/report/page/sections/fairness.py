@@ -14,6 +14,7 @@ from glocal.report.page.sections.common import (
     table,
     unit,
 )
+from glocal.report.page.sections.learning import gini
 from glocal.report.tables import number
 from glocal.report.units import Unit
 
@@ -49,7 +50,7 @@ def fairness(group: Place) -> Html | None:
         table(
             f"{name}-fairness-table", f"Spread of {how.name} over participants{sign}", head, rows
         ),
-        panels(_lorenz(name, methods, how)),
+        panels(_lorenz(name, methods, how), gini(group)),
     )
 
 

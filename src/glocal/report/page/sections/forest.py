@@ -42,6 +42,11 @@ def shortened(name: str, letters: int = LONGEST) -> str:
     return name if len(name) <= letters else f"{name[: letters - 1]}…"
 
 
+def beside(names: Sequence[str]) -> float:
+    """Where lines begin, so that the longest name that is drawn has room beside them."""
+    return 26.0 + 6.0 * max((len(shortened(name)) for name in names), default=0)
+
+
 def tip(name: str, row: Place, unit: Unit, prefix: str = "") -> str:
     """What a mark says: the name, the estimate, its interval and the verdict."""
     value = row.value
@@ -72,12 +77,12 @@ def forest(
     """The figure: from the top, lines in the order given; ``keyed``: with a key of verdicts."""
     named = len(lines) <= NAMED
     step = 20.0 if named else max(2.0, min(6.0, 560 / len(lines)))
-    left = 128.0 if named else 24.0
+    left = beside([each.name for each in lines]) if named else 24.0
     bottom = 16 + step * len(lines)
     ends = [unit.scale * v for each in lines for v in (each.low, each.high)]
     x = svg.spanning(ends, left, svg.WIDTH - 12, zero=True)
     panel = svg.Panel(x, svg.Scale(0, len(lines), 14, bottom), bottom + 42)
-    for value in x.ticks(5):
+    for value in x.ticks(6):
         at = x(value)
         panel.add(svg.line((at, 10), (at, bottom), "grid"))
         panel.add(svg.label(svg.plain(value), at, bottom + 17, "tick", anchor="middle"))

@@ -1,4 +1,4 @@
-"""Learning curves: losses, the metric on validation data with its worst tenth, Gini by round."""
+"""Learning curves: losses, the metric on validation data with its worst tenth, Gini."""
 
 from __future__ import annotations
 
@@ -51,15 +51,6 @@ def learning(group: Place) -> Html | None:
             "Solid: mean over participants; dashed: worst 10 % of them.",
         ),
         _panel(
-            f"{name}-gini-rounds",
-            f"Gini of validation {title} by round",
-            same,
-            ("val_gini",),
-            "Gini ×100",
-            1,
-            "0: all the same.",
-        ),
-        _panel(
             f"{name}-central",
             f"Central test {title} by round",
             same,
@@ -81,6 +72,18 @@ def learning(group: Place) -> Html | None:
     there = panels(*figures)
     text = tag("p", *about) if about else None
     return section(f"{name}-learning", "Learning", text, there) if there else None
+
+
+def gini(group: Place) -> Html | None:
+    """How unevenly participants are served, by round."""
+    methods = with_curves(group)
+    if not methods:
+        return None
+    metric = methods[0][1].value["curves"]["metric"]
+    same = [(n, m) for n, m in methods if m.value["curves"]["metric"] == metric]
+    title = f"Gini of validation {NAMES.get(metric, metric)} by round"
+    about = (("val_gini",), "Gini ×100", 1, "0: all the same.")
+    return _panel(f"{prefix(group)}-gini-rounds", title, same, *about)
 
 
 def _kept(methods: Methods) -> list[str]:

@@ -1,8 +1,7 @@
-"""Methods side by side: how well, how fairly, who is better off, at what traffic."""
+"""Methods side by side: how well, how fairly, and who is better off."""
 
 from __future__ import annotations
 
-from glocal.report.legend import any_compressed
 from glocal.report.page.markup import Html, Place, join, tag
 from glocal.report.page.sections.common import (
     finished,
@@ -16,8 +15,7 @@ from glocal.report.page.sections.common import (
     unit,
 )
 from glocal.report.page.sections.forest import Line, forest
-from glocal.report.recorded import recorded
-from glocal.report.tables import number, short
+from glocal.report.tables import number
 from glocal.report.units import Unit
 
 VERDICT_COUNTS = ("better_off", "worse_off", "same", "undecided")
@@ -31,13 +29,11 @@ def methods(group: Place) -> Html | None:
         return None
     name, how, words = prefix(group), unit(group), group / "words"
     best = any("same_model_benefit" in m.value["summary"] for _, m in there)
-    in_bytes = any_compressed({n: recorded(m.value) for n, m in there})
     base = next((b for _, m in there for b in m.value["summary"].get("against") or ()), None)
     head = ["method", f"mean {how.heading}", "worst 10 %", "best 10 %", "Gini"]
     head += ["vs same model", "vs best alone"] if best else ["vs alone"]
-    head += ["better off", "worse off", "same", "undecided", "sent up", "sent down"]
-    head += [*(["bytes up"] if in_bytes else []), "gradients", *([f"vs {base}"] if base else [])]
-    rows = [_row(n, m, how, best=best, in_bytes=in_bytes, base=base) for n, m in there]
+    head += ["better off", "worse off", "same", "undecided", *([f"vs {base}"] if base else [])]
+    rows = [_row(n, m, how, best=best, base=base) for n, m in there]
     return section(
         f"{name}-methods",
         "Methods",
@@ -52,9 +48,7 @@ def methods(group: Place) -> Html | None:
     )
 
 
-def _row(
-    name: str, method: Place, how: Unit, *, best: bool, in_bytes: bool, base: str | None
-) -> list[Html]:
+def _row(name: str, method: Place, how: Unit, *, best: bool, base: str | None) -> list[Html]:
     s = method / "summary"
     alone = method.value["baseline"] or s.value["benefit"] is None
     benefit = [Html("–")] * (2 if best else 1)
@@ -75,9 +69,6 @@ def _row(
         s.get("gini").number(number),
         *benefit,
         *counts,
-        *(s.get(k).number(short) for k in ("params_up", "params_down")),
-        *([s.get("bytes_up").number(short)] if in_bytes else []),
-        s.get("gradient_evaluations").number(short),
         *over,
     ]
 
@@ -111,5 +102,5 @@ def _gains(group: Place, how: Unit) -> Html | None:
         lines,
         how,
         about="; ".join(each.tip for each in lines),
-        note="Over what participants have alone, with a 90 % interval.",
+        note="Over what participants have alone, with a 90 % interval.",
     )

@@ -53,7 +53,7 @@ def _bars(group: Place) -> Html | None:
     methods = set_against_alone(group)
     if not methods:
         return None
-    width, step = 640.0, 46.0
+    width, step = 440.0, 46.0
     scale = svg.Scale(0, 1, 0, width)
     panel = svg.Panel(scale, scale, step * len(methods) + 2, width)
     words = []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from glocal.report.page.markup import Html, Place, join, known, tag
 from glocal.report.page.sections.common import (
+    VERDICTS,
     Methods,
     badge,
     finished,
     gain,
+    link,
     paragraphs,
     prefix,
     section,
@@ -48,8 +50,31 @@ def participants(group: Place) -> Html | None:
         chooser if len(rows.value) > 1 else None,
         tag("p", HINT, class_="hint") if len(rows.value) > 1 else None,
         *paragraphs(group.get("thinned")),
+        _names(group) if len(rows.value) > 1 else None,
         *(article(group, k) for k in range(len(rows.value))),
     )
+
+
+def _names(group: Place) -> Html | None:
+    """Everybody's name under what is advised to it, or under its verdict; each leads to its part.
+
+    The sign before a name is the verdict on what is advised.
+    """
+    advised = any("advised" in row for m in group.value["methods"].values() for row in m["clients"])
+    under: dict[str, list[Html]] = {}
+    for each in group / "participants":
+        method, verdict = each.value["advised"], each.value["verdict"]
+        if not advised:
+            title = f"{verdict or 'no verdict'} with {method}"
+        else:
+            title = "stay alone" if method == "alone" else f"join with {method}"
+        kind = VERDICTS[verdict][1] if verdict in VERDICTS else None
+        name = link(each, class_=f"badge {kind}" if kind else None)
+        under.setdefault(title, []).append(tag("li", name))
+    if not under:
+        return None
+    parts = [join(tag("dt", t), tag("dd", tag("ul", *names))) for t, names in under.items()]
+    return tag("dl", *parts, class_="names")
 
 
 def article(group: Place, k: int) -> Html:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from glocal.report.page import svg
 from glocal.report.page.markup import Html, Place, tag
 from glocal.report.page.sections.common import finished, panels, prefix, section
-from glocal.report.page.sections.forest import NAMED, shortened
+from glocal.report.page.sections.forest import NAMED, beside, shortened
 
 SHADES = (0.14, 0.3, 0.48, 0.66, 0.83, 1.0)
 """How dark a cell is, from few examples to most."""
@@ -39,7 +39,8 @@ def _picture(
     name: str, counts: Place, names: Sequence[str], drawn: Sequence[int], note: str
 ) -> Html:
     named = len(drawn) <= NAMED
-    left, right, top = (128.0 if named else 24.0), svg.WIDTH - 12, 12.0
+    left = beside([names[k] for k in drawn]) if named else 24.0
+    right, top = svg.WIDTH - 12, 12.0
     high = 16.0 if named else 4.0
     classes = len(counts.value[0])
     x = svg.Scale(0, classes, left, right)
