@@ -45,6 +45,15 @@ def node_unit() -> str:
     return fill_in + unit
 
 
+def supernode_unit() -> str:
+    """The unit of a participant's SuperNode where it is another user's."""
+    command = "/path/to/python -m glocal.deploy.apart /path/to/shared/folder"
+    fill_in = (
+        "# Only for a node that joined with --apart: fill in the SuperNode's user and the paths.\n"
+    )
+    return fill_in + _unit("glocal: a participant's SuperNode", command, "USER", "/")
+
+
 def _unit(about: str, command: str, user: str, folder: str) -> str:
     return f"""\
 [Unit]
