@@ -58,7 +58,7 @@ def test_rounds_that_the_plan_does_not_have_are_not_trained(
 
 
 def test_a_budget_that_was_approved_ends_at_the_node(tmp_path: Path) -> None:
-    spec = "fedavg+dp(clip=0.1,noise=2,where=local,epsilon=3)"
+    spec = "fedavg+dp(clip=0.1,noise=2,where=local,epsilon=6)"
     deployed = Deployment.of(spec, tmp_path, rounds=9)
     asked = requests_of(deployed)
     last = max(message.facts["round"] for _, message in asked)

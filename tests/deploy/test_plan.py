@@ -82,7 +82,9 @@ def test_own_files_are_in_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyP
     file.write_text(file.read_text() + "# changed\n")
     assert plan(model="net.py:net").digest != before
     alone = Path("alone.py")
-    alone.write_text("\n\n\ndef alone():\n    from glocal.methods.specs import resolve\n\n    return resolve('local')\n")
+    alone.write_text(
+        "from glocal.methods.specs import resolve\n\n\ndef alone():\n    return resolve('local')\n"
+    )
     before = plan(baseline="alone.py:alone").digest
     alone.write_text(alone.read_text() + "# changed\n")
     assert plan(baseline="alone.py:alone").digest != before

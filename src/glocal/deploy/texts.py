@@ -31,8 +31,19 @@ and by nobody else: whoever reaches it with the certificate in the kit can submi
 
 def server_unit(glocal: Path, folder: Path, user: str) -> str:
     """The unit of the server, which runs as the user who made it."""
-    command = f"{glocal} deploy up {folder}"
-    return _unit("glocal: the server of a deployment", command, user, str(folder.parent))
+    command = f"{_word(glocal)} deploy up {_word(folder)}"
+    return _unit("glocal: the server of a deployment", command, user, _path(folder.parent))
+
+
+def _path(path: Path) -> str:
+    """A path as a unit has it, where % begins a specifier."""
+    return str(path).replace("%", "%%")
+
+
+def _word(path: Path) -> str:
+    """A path as one word of a unit's command, whatever blanks or signs it has."""
+    escaped = _path(path).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
+    return f'"{escaped}"'
 
 
 def node_unit() -> str:
