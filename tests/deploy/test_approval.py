@@ -87,3 +87,39 @@ def test_a_folder_that_was_open_to_others_is_closed(tmp_path: Path, kit: Kit) ->
     (tmp_path / "a").chmod(0o755)
     applied(tmp_path, kit)
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_a_node_has_of_another_plan_is_put_aside(tmp_path: Path, kit: Kit) -> None:
+    """States and results of other rounds would be taken for those of this plan."""
+    first = applied(tmp_path, kit)
+    assert join.approve(first) is None
+    first.folder.home.mkdir()
+    first.folder.result_file.write_text("of the first")
+    moved = replace(kit, address="127.0.0.1:2")  # the same deployment, which goes on
+    assert join.approve(applied(tmp_path, moved)) is None
+    plan = plan_of(write_settings(tmp_path, rounds=3))
+    other = replace(kit, plan=plan.to_json(), digest=plan.digest)
+    aside = join.approve(applied(tmp_path, other))
+    assert aside == first.folder.path / "node.1"
+    assert (aside / "result.json").read_text() == "of the first"
+    assert not first.folder.home.exists()
+    first.folder.home.mkdir()
+    again = replace(other, authority=authority(tmp_path, "other"))  # the same plan of another's
+    assert join.approve(applied(tmp_path, again)) == first.folder.path / "node.2"
+
+
+def test_code_that_a_kit_names_is_asked_for_before_it_is_run(
+    tmp_path: Path, kit: Kit, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("typer.confirm", asked.append)  # which answers nothing
+    (tmp_path / "own.py").write_text("open('it was run', 'w')\n")
+    plan = {**kit.plan, "method": "own.py:mine"}
+    replace(kit, plan=plan).write(tmp_path / "kit.json")
+    words = ("--data", "clinic-a.csv", "--as", "clinic-a", "--folder", "a")
+    code, said, error = command("deploy", "join", "kit.json", *words)
+    assert (code, asked) == (2, ["Do you run this code?"])
+    assert "The plan runs 'own.py' on this machine" in said
+    assert "nothing of it was run" in error
+    assert not (tmp_path / "it was run").exists()
+    assert not (tmp_path / "a").exists()

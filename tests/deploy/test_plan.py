@@ -29,6 +29,7 @@ def plan(method: str = "fedavg", **settings: Any) -> DeployPlan:
     ("settings", "why"),
     [
         ({"attack": "sign-flip(share=0.2)"}, "attacks are for simulations"),
+        ({"engine": "ray"}, "ray sends them to a cluster"),
         ({"new_test": True}, "no test set is shared between nodes"),
         ({"repeats": 2}, "trains once"),
         ({"tune": True}, "rates are chosen in simulations"),
@@ -80,6 +81,13 @@ def test_own_files_are_in_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert plan(model="net.py:net").digest == before
     file.write_text(file.read_text() + "# changed\n")
     assert plan(model="net.py:net").digest != before
+    alone = Path("alone.py")
+    alone.write_text(
+        "from glocal.methods.specs import resolve\n\n\ndef alone():\n    return resolve('local')\n"
+    )
+    before = plan(baseline="alone.py:alone").digest
+    alone.write_text(alone.read_text() + "# changed\n")
+    assert plan(baseline="alone.py:alone").digest != before
 
 
 def test_weights_to_begin_with_are_the_servers(tmp_path: Path) -> None:

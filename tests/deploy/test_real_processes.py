@@ -10,7 +10,8 @@ from deploy import real
 
 pytest.importorskip("flwr", reason="make test-deploy installs it")
 
-METHODS = ("ditto", "scaffold", "superfed-mm", "lg-fedavg", "fedavg+dp(clip=0.5,noise=0.5)")
+DP = "fedavg+dp(clip=0.5,noise=0.5)"
+METHODS = ("ditto", "scaffold", "superfed-mm", "lg-fedavg", DP)
 ROLES = ("shim", "node", "supernode", "superlink", "serverapp")
 
 
@@ -44,7 +45,7 @@ def test_methods_have_the_bits_of_a_simulation(method: str, tmp_path: Path) -> N
 @pytest.mark.deploy_all
 @pytest.mark.parametrize("role", ROLES)
 def test_whatever_is_killed_in_a_round_the_end_is_the_same(role: str, tmp_path: Path) -> None:
-    method = "fedavg+dp(clip=0.5,noise=0.5)" if role in ("superlink", "serverapp") else "ditto"
+    method = DP if role in ("superlink", "serverapp") else "ditto"
     folder = real.made(tmp_path / "d", method)
     with real.up(folder) as process:
         real.after_rounds(folder, 1)

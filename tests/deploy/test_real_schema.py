@@ -35,7 +35,7 @@ def test_participants_compute_the_schema_and_one_is_removed(tmp_path: Path) -> N
         node = tmp_path / f"node-{clinic}"
         lines = [json.loads(line) for line in (node / "audit.jsonl").read_text().splitlines()]
         assert [line["kind"] for line in lines] == ["counted", "counted"]
-        assert json.loads((node / "node" / "counted.json").read_text())["rows"] == 28
+        assert json.loads((node / "node" / "counted.json").read_text())["sent"]["rows"] == 28
     with (
         joined(tmp_path, *CLINICS),
         running("deploy", "up", server, log=server / "up.log") as process,

@@ -124,7 +124,7 @@ def test_the_schema_is_that_of_the_pooled_training_rows(tmp_path: Path) -> None:
     assert found.columns["patient_id"] == "left out: an id"
     assert found.columns["note"] == "left out: an id or free text"
     assert found.columns["unit"] == "left out: constant"
-    sent = json.loads((tmp_path / "south" / "counted.json").read_text())
+    sent = json.loads((tmp_path / "south" / "counted.json").read_text())["sent"]
     assert sent["columns"]["ward"]["words"]["words"].keys() == set(WARDS)
 
 
@@ -168,7 +168,7 @@ def test_rare_words_are_not_named_and_few_numbers_not_summed(tmp_path: Path) -> 
     columns = {column.name: column for column in found.schema.preprocessing.columns}
     assert columns["ward"].levels == WARDS
     assert columns["ward"].other
-    sent = json.loads((tmp_path / "north" / "counted.json").read_text())["columns"]
+    sent = json.loads((tmp_path / "north" / "counted.json").read_text())["sent"]["columns"]
     assert sent["age"]["numbers"] is None
     assert all(count >= 5 for count in sent["ward"]["words"]["words"].values())
     assert sent["ward"]["words"]["rare_words"] >= 1
@@ -282,6 +282,32 @@ def test_what_does_not_agree_or_does_not_come_is_an_error(tmp_path: Path) -> Non
     network.between = lambda sender, _, answer: answer
     with pytest.raises(GlocalError, match="north: another plan"):
         merged(other, network)
+
+
+def test_a_table_is_counted_once(tmp_path: Path) -> None:
+    """Sums of other training rows would show single rows by difference."""
+    write_tables(tmp_path)
+    plan = plan_of()
+    first = merged(plan, counting(plan, tmp_path))
+    again = merged(plan, counting(plan, tmp_path))  # the nodes were started again meanwhile
+    assert again == first
+    network, before = counting(plan, tmp_path), (tmp_path / "north" / "counted.json").read_bytes()
+    about = {"clients": {}, "plan": plan.digest}
+    for numbers, labels in (
+        ({"north": 7}, ["ill", "well"]),
+        ({"north": 0}, ["well", "ill"]),
+        ({"north": 0}, ["ill", "other", "well"]),
+    ):
+        facts = {**about, "numbers": numbers, "labels": labels}
+        request = wire.encode(wire.Message("count", facts))
+        answer = wire.decode(network.nodes["north"](request))
+        assert (answer.kind, answer.facts) == ("refused", {"code": "counted already, for others"})
+    assert (tmp_path / "north" / "counted.json").read_bytes() == before
+    others = {name: name.encode() for name in reversed(CLINICS)}
+    with pytest.raises(GlocalError, match="west counted its rows already"):
+        counted(plan, network, others, Patience(joining=30, clock=network.clock))
+    other = plan_of(rounds=3)  # approved by itself
+    assert merged(other, counting(other, tmp_path)).schema == first.schema
 
 
 def test_private_plans_and_attributes_have_no_such_round(tmp_path: Path) -> None:

@@ -3,10 +3,14 @@
 The server asks twice. First for the labels: which classes there are, by how many rows have each (of
 all rows). Then, with the classes of everybody, for the columns of the training rows, which depend
 on the classes since splits keep their shares. Clients of one participant are counted together.
+
+The second question is answered for one numbering of the clients and one list of classes: which rows
+are training rows depends on both, and the sums of other rows would show single ones by difference.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -32,11 +36,12 @@ from glocal.data.preprocessing.counts import (
 from glocal.data.preprocessing.kinds import RawColumn
 from glocal.data.table import Table
 from glocal.deploy import node_data, wire
-from glocal.deploy.replies import OTHER_LABEL, STRANGER, RefusalError, reply
+from glocal.deploy.replies import COUNTED, OTHER_LABEL, STRANGER, RefusalError, reply
 from glocal.deploy.schema_plan import SchemaPlan
 
 FILE = "counted.json"
-"""What was sent of the table, for the participant to read."""
+"""What was asked and what was sent of the table, for the participant to read; while it is there,
+nothing else is counted by the same plan."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,5 +147,10 @@ class Counting:
         if not set(self.table.classes or ()) <= set(words or ()):
             raise RefusalError(OTHER_LABEL)
         sent = self.table.of_columns(numbers, list(words or ()))
-        files.write(files.make_folder(self.folder) / FILE, files.dump(sent))
+        asked = {"plan": self.table.plan.digest, "numbers": numbers, "labels": words}
+        file = files.make_folder(self.folder) / FILE
+        before = json.loads(file.read_bytes())["asked"] if file.is_file() else asked
+        if before != asked and before["plan"] == asked["plan"]:
+            raise RefusalError(COUNTED)
+        files.write(file, files.dump({"asked": asked, "sent": sent}))
         return wire.Message("counted", sent)

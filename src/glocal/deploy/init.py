@@ -16,7 +16,7 @@ from glocal.deploy.node_folder import own_folder
 from glocal.deploy.plan import DataSchema, DeployPlan
 from glocal.deploy.schema_plan import Plan, SchemaPlan
 from glocal.deploy.server_folder import ServerFolder, Settings
-from glocal.deploy.texts import SERVER_README, node_unit, server_unit
+from glocal.deploy.texts import SERVER_README, node_unit, server_unit, supernode_unit
 from glocal.runs import settings as settings_files
 
 
@@ -63,6 +63,7 @@ def make(path: Path, plan: Plan, settings: Settings, days: int) -> ServerFolder:
         folder.units / "glocal-server.service", server_unit(glocal, folder.path, getpass.getuser())
     )
     _write(folder.units / "glocal-node.service", node_unit())
+    _write(folder.units / "glocal-supernode.service", supernode_unit())
     return folder
 
 

@@ -13,11 +13,13 @@ from pathlib import Path
 from glocal.core import files, locks
 from glocal.core.errors import GlocalError
 from glocal.core.progress import note
-from glocal.deploy import certificates, flower
+from glocal.deploy import certificates, flower, own_files
+from glocal.deploy.apart import ApartFolder
 from glocal.deploy.counting import OwnTable
 from glocal.deploy.kit import Kit
 from glocal.deploy.node_data import own_rows
 from glocal.deploy.node_folder import Approved, NodeFolder, own_folder
+from glocal.deploy.own_files import MayRun
 from glocal.deploy.schema_plan import Plan, SchemaPlan
 from glocal.deploy.server_check import is_there, split_address
 from glocal.deploy.supervisor import Child, free_port, kept
@@ -43,24 +45,40 @@ class Application:
     clients: tuple[str, ...]
     data: Path
     public_key: str
+    apart: str | None = None
+    """The folder that is shared with a SuperNode of another user."""
 
 
-def prepare(path: Path, kit_file: Path, data: Path, name: str) -> Application:
+def prepare(
+    path: Path,
+    kit_file: Path,
+    data: Path,
+    name: str,
+    may_run: MayRun = lambda files: False,
+    apart: Path | None = None,
+) -> Application:
     """Make the key, and check the kit, the certificate and the data; nothing is sent.
 
-    What was approved before stays as it is.
+    What was approved before stays as it is. ``may_run`` is asked before files of Python that the
+    plan names are run, unless the plan was approved.
     """
     kit = Kit.read(kit_file)
     split_address(kit.address)
     certificates.check_content(kit.authority.encode(), f"in {kit_file}")
+    approved = NodeFolder(path).approved_file.exists() and NodeFolder(path).approved
+    if not approved or approved.digest != kit.digest:
+        own_files.check(kit.plan, may_run)
     plan = kit.approved_plan()
+    if apart is not None:
+        ApartFolder(apart.absolute()).check()
     folder = NodeFolder(own_folder(path).absolute())
     public_key = certificates.make_node_key(folder.key)
     files.write(folder.public_key, f"{public_key}\n".encode())
     clients = clients_of(plan, data.absolute(), name)
     if readable_by_others(data.absolute()):
         note(f"{data} can be read by other users of this machine: chmod 600 {data} prevents that.")
-    return Application(folder, kit, plan, name, clients, data.absolute(), public_key)
+    shared = None if apart is None else str(apart.absolute())
+    return Application(folder, kit, plan, name, clients, data.absolute(), public_key, shared)
 
 
 def readable_by_others(path: Path) -> bool:
@@ -79,13 +97,26 @@ def clients_of(plan: Plan, data: Path, name: str) -> tuple[str, ...]:
     return fed.names
 
 
-def approve(application: Application) -> None:
-    """Keep what was agreed to: from now on the node answers requests of this plan."""
+def approve(application: Application) -> Path | None:
+    """Keep what was agreed to: from now on the node answers requests of this plan.
+
+    States and results of another plan, or of another server's, are moved to the folder returned:
+    their rounds are not those of this one.
+    """
     folder, kit = application.folder, application.kit
+    aside = None
+    if folder.approved_file.exists() and {"the plan", "the server's certificate"} & set(
+        changes(application)
+    ):
+        aside = folder.put_aside()
     files.write(folder.authority, kit.authority.encode())
     application.plan.write(folder.plan_file)
     data = str(application.data)
-    folder.write_approved(Approved.now(application.name, kit.address, kit.digest, data))
+    about = (application.name, kit.address, kit.digest, data, application.apart)
+    folder.write_approved(Approved.now(*about))
+    if folder.apart is not None:
+        folder.apart.write(kit.address, kit.authority.encode(), folder.key.read_bytes())
+    return aside
 
 
 def was_approved(application: Application) -> bool:
@@ -104,12 +135,13 @@ def changes(application: Application) -> list[str]:
         "the server's certificate": known == kit.authority.encode(),
         "your data's file": before.data == str(application.data),
         "your name": before.name == application.name,
+        "who runs the SuperNode": before.apart == application.apart,
     }
     return [what for what, is_same in same.items() if not is_same]
 
 
-def children(folder: NodeFolder) -> tuple[Child, Child]:
-    """The participant's two processes: the resident node, and Flower's SuperNode."""
+def children(folder: NodeFolder) -> tuple[Child, ...]:
+    """The participant's processes: the resident node, and Flower's SuperNode unless it is apart."""
     approved = folder.approved
     files.make_folder(folder.flower_home)
 
@@ -120,12 +152,11 @@ def children(folder: NodeFolder) -> tuple[Child, Child]:
         where = (approved.address, folder.authority, folder.key)
         return flower.supernode(*where, free_port(), folder.socket)
 
-    return (
-        Child(resident, os.environ, folder.logs / "node.log"),
-        Child(
-            supernode, flower.environment(folder.flower_home), folder.logs / "supernode.log", PAUSE
-        ),
-    )
+    node = Child(resident, os.environ, folder.logs / "node.log")
+    if folder.apart is not None:
+        return (node,)
+    environment = flower.environment(folder.flower_home)
+    return node, Child(supernode, environment, folder.logs / "supernode.log", PAUSE)
 
 
 def run(folder: NodeFolder, say: Say, patience: float | None = None) -> None:
@@ -153,7 +184,8 @@ class Participant:
     def __init__(self, folder: NodeFolder, say: Say) -> None:
         self.folder, self.say = folder, say
         self.address = folder.approved.address
-        self.resident, self.supernode = self.children = children(folder)
+        self.children = children(folder)
+        self.resident, self.supernode = self.children[0], (*self.children[1:], None)[0]
         self.was_in = False
         self._told = ""
 
@@ -161,6 +193,8 @@ class Participant:
         """Start what is not running; why the server has not let the node in, where it says so."""
         if self.resident.keep() == 2:
             raise GlocalError(_sentence(self.resident.said()))
+        if self.supernode is None:
+            return ""  # another user's
         if not self.supernode.running and not self.sees_server():
             return self._tell(f"nobody answers at {self.address}.")
         ended = self.supernode.keep()

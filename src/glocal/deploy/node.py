@@ -38,6 +38,7 @@ from glocal.deploy.replies import (
     FAILED,
     LOST,
     NO_ROOM,
+    OTHER_ROUND,
     REPEATED,
     STRANGER,
     RefusalError,
@@ -48,6 +49,7 @@ from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import validated
 from glocal.evaluation.scores import Scores
 from glocal.experiment.setup import Setup
+from glocal.slots.privacy import Privacy
 from glocal.training.client_state.store import ClientStore
 from glocal.training.divergence import finite
 from glocal.training.loop import REDUCE, Training
@@ -134,6 +136,8 @@ class Node:
     def _trained(self, message: wire.Message, digest: str) -> wire.Message:
         """A round of the clients asked; their new states are kept under the round's number."""
         asked, facts = self._asked(message), message.facts
+        if not 0 <= asked.progress.round < self._last_round(asked):
+            raise RefusalError(OTHER_ROUND)
         failed = dict.fromkeys(asked.lost, LOST)
         used, works = [], []
         for place, name in zip(asked.ids.tolist(), asked.names, strict=True):
@@ -261,7 +265,8 @@ class Node:
                     uplink, states = t.engine.round(work)
                     if half.privacy is not None:
                         keys = self._noise_keys(asked, ids)
-                        uplink = half.protected(message.trees["privacy"], uplink, keys)
+                        state = _as_planned(half.privacy, message.trees["privacy"])
+                        uplink = half.protected(state, uplink, keys)
             except Exception as error:  # its text may have data in it, so it stays here
                 if len(some) > 1:  # each by itself shows whose it is
                     left = [[place] for place in some] + left
@@ -274,6 +279,12 @@ class Node:
                 row = slice(i, i + 1)
                 trained.append((t.fed.names[place], uplink.subset(row), tree.row(states, row)))
         return trained
+
+    def _last_round(self, asked: _Asked) -> int:
+        """How many rounds were approved: each beyond them would cost privacy that nobody counts."""
+        privacy = asked.training.plan.stages[0].method.privacy
+        local = privacy is not None and privacy.where == "local"  # what it costs is known here
+        return asked.training.last if local else asked.training.rounds
 
     def _adds_noise(self, asked: _Asked) -> bool:
         method = asked.training.method(asked.progress)
@@ -306,6 +317,12 @@ def kept_secret(folder: Path) -> Tensor:
         part.chmod(0o600)
         part.replace(path)
     return load_tensors(path, "the node's secret key cannot be read", "remove it")["key"]
+
+
+def _as_planned(privacy: Privacy, state: Tree) -> Tree:
+    """The state of privacy that a server sent, with the approved clip unless it adapts."""
+    own = {} if privacy.quantile is not None else {"clip": torch.tensor(float(privacy.clip))}
+    return {**state, **own}
 
 
 def _one(state: Tree, device: torch.device) -> Tree:

@@ -11,6 +11,7 @@ from glocal.core import files
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
 from glocal.deploy import counting, node_evaluation
+from glocal.deploy.apart import ApartFolder
 from glocal.deploy.node_data import own_rows, part_of_plan
 from glocal.deploy.plan import DeployPlan
 from glocal.deploy.schema_plan import Plan, SchemaPlan, read_plan
@@ -29,12 +30,21 @@ class Approved:
     part: tuple[int, ...] | None = None
     """Or the numbers of the clients in the data that the plan names."""
     at: str = ""
+    apart: str | None = None
+    """The folder that the node shares with a SuperNode of another user."""
 
     @classmethod
-    def now(cls, name: str, address: str, digest: str, data: str | None = None) -> Approved:
+    def now(
+        cls,
+        name: str,
+        address: str,
+        digest: str,
+        data: str | None = None,
+        apart: str | None = None,
+    ) -> Approved:
         """Approved at this moment."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(name, address, digest, data, at=at)
+        return cls(name, address, digest, data, at=at, apart=apart)
 
 
 class NodeFolder:
@@ -47,7 +57,7 @@ class NodeFolder:
         self.authority = path / "ca.crt"
         self.key = path / "key"
         self.public_key = path / "key.pub"
-        self.socket = path / "socket"
+        self.own_socket = path / "socket"
         self.home = path / "node"
         self.audit_file = path / "audit.jsonl"
         self.result_file = self.home / node_evaluation.FILE
@@ -71,6 +81,26 @@ class NodeFolder:
             raise GlocalError(
                 f"{self.path} is no folder of a participant: make one with glocal deploy join."
             ) from error
+
+    @property
+    def apart(self) -> ApartFolder | None:
+        """What is shared with a SuperNode of another user; none: it is this user's."""
+        shared = self.approved.apart
+        return None if shared is None else ApartFolder(Path(shared))
+
+    @property
+    def socket(self) -> Path:
+        """Where the node listens."""
+        return self.own_socket if self.apart is None else self.apart.socket
+
+    def put_aside(self) -> Path | None:
+        """Give what the node has of its rounds another name, if there is any."""
+        if not self.home.exists():
+            return None
+        number = 1
+        while (place := self.path / f"{self.home.name}.{number}").exists():
+            number += 1
+        return self.home.rename(place)
 
     def approved_plan(self) -> Plan:
         """The plan, unless it is another one than was approved."""

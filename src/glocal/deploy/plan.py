@@ -309,6 +309,11 @@ def refusals(config: Config) -> list[str]:
     text = from_mapping(config.as_toml())
     if replace(text, jobs=config.jobs) != config:
         found.append("a plan is text: name the model, metric and losses instead of giving objects.")
+    if config.engine == "ray":
+        found.append(
+            "rows stay in their node's own process, and ray sends them to a cluster: leave engine "
+            "out of the plan, or name another."
+        )
     if config.attack is not None:
         found.append("attacks are for simulations: leave attack out of the plan.")
     if config.availability is not None or config.stragglers is not None:

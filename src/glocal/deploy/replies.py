@@ -15,8 +15,9 @@ FAILURES = (FAILED, DIVERGED, LOST, NO_ROOM, REPEATED)
 """Why a client's round has no answer: all that is said of it."""
 
 UNREADABLE, OTHER_PLAN, STRANGER = "unreadable", "another plan", "another's client"
-OTHER_LABEL = "a label that the schema does not have"
-REFUSALS = (UNREADABLE, OTHER_PLAN, STRANGER, OTHER_LABEL)
+OTHER_ROUND = "a round that the plan does not have"
+OTHER_LABEL, COUNTED = "a label that the schema does not have", "counted already, for others"
+REFUSALS = (UNREADABLE, OTHER_PLAN, OTHER_ROUND, STRANGER, OTHER_LABEL, COUNTED)
 """Why a request is refused."""
 
 

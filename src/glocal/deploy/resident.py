@@ -76,7 +76,7 @@ def run(folder: NodeFolder) -> None:
         audit.record(folder.audit_file, content, kind=wire.decode(content).kind)
         return content
 
-    serve(listen(folder.socket), answer)
+    serve(listen(folder.socket, for_group=folder.apart is not None), answer)
 
 
 def _note(text: str) -> None:

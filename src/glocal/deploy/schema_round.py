@@ -25,6 +25,7 @@ from glocal.deploy.asking import ask_clients, clients_of
 from glocal.deploy.patience import NoQuorumError, Patience
 from glocal.deploy.plan import DataSchema
 from glocal.deploy.remote import MOST_EXAMPLES
+from glocal.deploy.replies import COUNTED
 from glocal.deploy.schema_plan import SchemaPlan
 from glocal.deploy.transport import Transport
 
@@ -105,6 +106,12 @@ class _Asking:
             if key not in answers:
                 continue
             answer, own = answers[key], clients_of(self.keys, key)
+            if answer == COUNTED:
+                raise GlocalError(
+                    f"{', '.join(own)} counted its rows already, when others were admitted or had "
+                    "other labels, and sums of other rows would show single ones: it has to remove "
+                    "node/counted.json from its folder if it agrees to be counted again."
+                )
             if isinstance(answer, str):
                 self.refused |= dict.fromkeys(own, answer)
                 continue

@@ -31,8 +31,19 @@ and by nobody else: whoever reaches it with the certificate in the kit can submi
 
 def server_unit(glocal: Path, folder: Path, user: str) -> str:
     """The unit of the server, which runs as the user who made it."""
-    command = f"{glocal} deploy up {folder}"
-    return _unit("glocal: the server of a deployment", command, user, str(folder.parent))
+    command = f"{_word(glocal)} deploy up {_word(folder)}"
+    return _unit("glocal: the server of a deployment", command, user, _path(folder.parent))
+
+
+def _path(path: Path) -> str:
+    """A path as a unit has it, where % begins a specifier."""
+    return str(path).replace("%", "%%")
+
+
+def _word(path: Path) -> str:
+    """A path as one word of a unit's command, whatever blanks or signs it has."""
+    escaped = _path(path).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
+    return f'"{escaped}"'
 
 
 def node_unit() -> str:
@@ -43,6 +54,15 @@ def node_unit() -> str:
     )
     unit = _unit("glocal: a participant's node", command, "USER", "/path/to/your/folder")
     return fill_in + unit
+
+
+def supernode_unit() -> str:
+    """The unit of a participant's SuperNode where it is another user's."""
+    command = "/path/to/python -m glocal.deploy.apart /path/to/shared/folder"
+    fill_in = (
+        "# Only for a node that joined with --apart: fill in the SuperNode's user and the paths.\n"
+    )
+    return fill_in + _unit("glocal: a participant's SuperNode", command, "USER", "/")
 
 
 def _unit(about: str, command: str, user: str, folder: str) -> str:

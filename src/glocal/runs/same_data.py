@@ -98,7 +98,8 @@ def check(root: Path, part: str, fed: Federation, methods: Sequence[str], config
 def own_code(methods: Sequence[str], config: Config) -> dict[str, str]:
     """The digests of the user's own files and registered methods, by name."""
     named = {call.name for spec in methods for call in calls(spec)}
-    texts: Iterable[Any] = (*named, *models_of(config.model).values(), config.metric)
+    alone = str(config.baseline).partition("(")[0]
+    texts: Iterable[Any] = (*named, *models_of(config.model).values(), config.metric, alone)
     files_named = sorted({str(text).rpartition(":")[0] for text in texts if is_own(text)})
     registered = sorted(named & REGISTERED.keys())
     return {file: _digest(file) for file in files_named} | {

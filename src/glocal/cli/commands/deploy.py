@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,6 +96,10 @@ def join(
     patience: float | None = option(
         None, "Give up when the server has not let you in after so many seconds.", min=1.0
     ),
+    apart: Path | None = path_option(
+        None,
+        "Let another user run the SuperNode, from this folder, which is yours and of its group.",
+    ),
 ) -> None:
     """Join a deployment: check your data, show the plan, ask for approval, and take part.
 
@@ -108,19 +114,24 @@ def join(
     from glocal.deploy.server_folder import check_name
 
     certificates.check_extra()
-    application = join.prepare(folder or Path(check_name(name)), kit, data, check_name(name))
+    where = (folder or Path(check_name(name)), kit, data, check_name(name))
+    application = join.prepare(*where, lambda files: yes or _runs(files), apart)
     if not join.was_approved(application):
         plan = application.plan
         if application.folder.approved_file.exists():
             changed = " and ".join(join.changes(application))
             _say(f"this is not what you approved before: another is {changed}.")
         _show_plan(plan)
-        if not yes and not _approved():
+        if not yes and not _approved("Do you approve this plan?"):
             raise GlocalError("the plan was not approved: nothing was sent.")
-        join.approve(application)
+        if (aside := join.approve(application)) is not None:
+            _say(f"what you have of the plan before is in {aside}.")
     typer.echo("The server's operator needs this line for each client, once:")
     for client in application.clients:
         typer.echo(f"  glocal deploy admit DIR '{client}' '{application.public_key}'")
+    if apart is not None:
+        typer.echo("The other user runs this, as long as it takes:")
+        typer.echo(f"  {sys.executable} -m glocal.deploy.apart {application.apart}")
     join.run(application.folder, _say, patience)
     if isinstance(application.plan, SchemaPlan):
         typer.echo(
@@ -235,10 +246,19 @@ def _show_plan(plan: Plan) -> None:
         report.deployment.show_plan(given, digest, sends_results=plan.sends_results)
 
 
-def _approved() -> bool:
+def _runs(files: Mapping[str, str]) -> bool:
+    """Whether code that a plan names may be run here."""
+    for file, digest in files.items():
+        typer.echo(
+            f"The plan runs {shown(file)} on this machine, as you: read it (sha256 {digest})."
+        )
+    return _approved("Do you run this code?")
+
+
+def _approved(question: str) -> bool:
     """What a person answers; nobody is there where nothing is answered."""
     try:
-        return typer.confirm("Do you approve this plan?")
+        return typer.confirm(question)
     except typer.Abort:
         raise GlocalError(
             "nobody is here to approve the plan: join by hand once, or give --yes."
