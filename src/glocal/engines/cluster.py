@@ -49,8 +49,8 @@ def connected(what: str) -> Any:
             ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, ValueError, RuntimeError) as error:
             raise GlocalError(
-                f"there is no Ray cluster at {shown(address)} ({_first_line(error)}): start one with "
-                "'ray start --head', or leave RAY_ADDRESS out to use this machine's cores."
+                f"there is no Ray cluster at {shown(address)} ({_first_line(error)}): start one "
+                "with 'ray start --head', or leave RAY_ADDRESS out to use this machine's cores."
             ) from error
     return ray
 
