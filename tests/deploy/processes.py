@@ -19,7 +19,7 @@ ROLES = {
     "shim": "flwr-clientapp",
     "node": "glocal.deploy.resident",
     "supernode": "flower-supernode",
-    "superlink": "flower-superlink",
+    "superlink": "glocal.deploy.superlink",
     "serverapp": "flwr-serverapp",
 }
 """What a process of each role has in its command line."""

@@ -57,6 +57,15 @@ def test_rounds_that_the_plan_does_not_have_are_not_trained(
     )
 
 
+def test_a_clients_number_stays_once_it_has_trained(tmp_path: Path) -> None:
+    """Rows are split by it: with another one, test examples would be trained on."""
+    deployed = Deployment.of("fedavg", tmp_path, rounds=2)
+    node, message = requests_of(deployed)[0]
+    message.facts["numbers"] = {name: n + 1 for name, n in message.facts["numbers"].items()}
+    refusal = answered(deployed, node, message)
+    assert (refusal.kind, refusal.facts) == ("refused", {"code": "another's client"})
+
+
 def test_a_budget_that_was_approved_ends_at_the_node(tmp_path: Path) -> None:
     spec = "fedavg+dp(clip=0.1,noise=2,where=local,epsilon=6)"
     deployed = Deployment.of(spec, tmp_path, rounds=9)

@@ -115,3 +115,12 @@ def test_without_ray_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(GlocalError, match=r"needs Ray, which is not installed: pip install"):
         glocal.fit("fedavg", ragged(), engine="ray")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nonsense"])
+def test_where_no_cluster_is_one_sentence(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(GlocalError, match=f"no Ray cluster at '{address}' .*ray start --head"):
+        glocal.fit("fedavg", ragged(), engine="ray")

@@ -17,6 +17,10 @@ from deploy.participants import CLINICS, write_settings, write_tables
 from deploy.processes import found, glocal, running, waited_for
 
 pytest.importorskip("flwr", reason="make test-deploy installs it")
+from glocal.core.errors import GlocalError
+from glocal.deploy import flower
+from glocal.deploy.bundle import write_bundle
+from glocal.deploy.server_folder import ServerFolder
 from glocal.deploy.supervisor import free_port
 
 pytestmark = pytest.mark.deploy
@@ -93,6 +97,7 @@ def test_who_is_not_admitted_or_has_another_servers_kit_is_told_so(tmp_path: Pat
         wrong = glocal(*words, "--patience", 1, limit=300)
         assert wrong.returncode == 2
         assert "is not the server of this kit" in wrong.stderr
+        assert_runs_no_other_program(server, tmp_path / "program")
         taken = glocal("deploy", "up", other)
         assert taken.returncode == 2
         assert "0 of the two clients" in taken.stderr
@@ -101,6 +106,19 @@ def test_who_is_not_admitted_or_has_another_servers_kit_is_told_so(tmp_path: Pat
         taken = glocal("deploy", "up", other)
         assert taken.returncode == 2
         assert f"port {port} of 127.0.0.1 cannot be used" in taken.stderr
+
+
+def assert_runs_no_other_program(server: Path, program: Path) -> None:
+    """Whether the SuperLink refuses what is not the deployment's own bundle."""
+    write_bundle(program)
+    code = program / "glocal_bundle" / "server.py"
+    code.write_text(f"open({str(program / 'it was run')!r}, 'w')\n{code.read_text()}")
+    home = ServerFolder(server).flower_home
+    with pytest.raises(GlocalError, match="403 Forbidden"):
+        flower.call(home, ["run", str(program), flower.LINK])
+    with pytest.raises(GlocalError, match="403 Forbidden"):
+        flower.call(home, ["list", flower.LINK])
+    assert not (program / "it was run").exists()
 
 
 def test_a_node_with_anothers_client_or_another_plan_is_refused(tmp_path: Path) -> None:

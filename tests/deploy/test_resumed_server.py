@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,11 +12,12 @@ import torch
 from deploy.federations import Deployment
 from deploy.test_same_bits import assert_same
 from glocal.core import secret, tree
-from glocal.core.errors import GlocalError
+from glocal.core.errors import GlocalError, NoRoomError
 from glocal.core.interrupts import Stopped
 from glocal.deploy import wire
 from glocal.deploy.node import Node
 from glocal.deploy.serve import Served
+from glocal.deploy.versions import Versions
 
 
 class Killed(BaseException):
@@ -119,6 +121,23 @@ def test_a_client_that_lost_its_state_sits_out_and_begins_anew(tmp_path: Path) -
     assert served.history[2]["absent"] == {lost: "lost"}
     assert "absent" not in served.history[3]
     assert deployed.state(served, 4) is not None
+
+
+def test_a_client_whose_disk_is_full_sits_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployed = Deployment.of("ditto", tmp_path, fraction=1.0, rounds=3)
+    full, write = deployed.fed.names[4], Versions.write
+
+    def written(self: Versions, client: str, version: int, *rest: Any) -> None:
+        if (client, version) == (full, 2):
+            raise NoRoomError("no room to write to")
+        write(self, client, version, *rest)
+
+    monkeypatch.setattr(Versions, "write", written)
+    served = deployed.serve()
+    assert [line.get("absent") for line in served.history] == [None, {full: "no room"}, None]
+    assert deployed.notes == ["no room to write to"]
 
 
 def test_other_clients_than_those_who_joined_are_refused(tmp_path: Path) -> None:

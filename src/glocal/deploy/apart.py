@@ -38,15 +38,15 @@ class ApartFolder:
 
     def check(self) -> None:
         """Refuse a folder that its group cannot enter, or that others can."""
-        advice = f"sudo install -d -o $USER -g GROUP -m 2750 {self.path}"
+        advice = "sudo install -d -o $USER -g GROUP -m 2750"
         if not self.path.is_dir():
-            raise GlocalError(f"there is no folder {self.path}: make it with {advice}.")
+            raise GlocalError(f"there is no folder {self.path}: make it, {advice} {self.path}.")
         about = self.path.stat()
         right = stat.S_IMODE(about.st_mode) == 0o2750 and about.st_uid == os.getuid()
         if not right or about.st_gid == os.getgid():
             raise GlocalError(
                 f"{self.path} must be yours, of the group of the user who runs the SuperNode, and "
-                f"closed to others: {advice}."
+                f"closed to others: make a new one for it, {advice} FOLDER."
             )
 
     def write(self, address: str, authority: bytes, key: bytes) -> None:

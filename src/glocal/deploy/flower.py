@@ -43,12 +43,16 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def superlink(
-    host: str, port: int, certificates: tuple[Path, Path, Path], database: Path
+    host: str, port: int, certificates: tuple[Path, Path, Path], database: Path, bundle: Path
 ) -> list[str]:
-    """The server's program: authority, certificate and key; who joins is known by its key."""
+    """The server's program: authority, certificate and key; who joins is known by its key.
+
+    Nothing but the app in ``bundle`` is run by it.
+    """
     authority, certificate, key = (str(file) for file in certificates)
     return [
-        *(program("flower-superlink"), "--host", host, "--port", str(port)),
+        *(sys.executable, "-m", "glocal.deploy.superlink", str(bundle)),
+        *("--host", host, "--port", str(port)),
         *("--ssl-ca-certfile", authority, "--ssl-certfile", certificate, "--ssl-keyfile", key),
         *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
         *("--database", str(database)),

@@ -15,6 +15,7 @@ No example, no state and no text of an exception leaves a node.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -217,10 +218,22 @@ class Node:
             self._trainings = {order: (setup, Training(runner.plan, *where))}
         return self._trainings[order]
 
+    def _keep_numbers(self, numbers: Mapping[str, int]) -> None:
+        """Refuse other numbers than those of the first round: by them rows are split.
+
+        A server that could choose what is test data would also choose what is trained on.
+        """
+        path = files.make_folder(self.states.folder) / "numbers.json"
+        if not path.is_file():
+            files.write(path, files.dump(dict(numbers)))
+        elif json.loads(path.read_bytes()) != numbers:
+            raise RefusalError(STRANGER)
+
     def _asked(self, message: wire.Message) -> _Asked:
         """The clients of a request, with their states at the versions that it names."""
         facts, trees = message.facts, message.trees
         setup, training = self._whole(facts["numbers"])
+        self._keep_numbers(facts["numbers"])
         device = setup.fed.x.device
         down = tree.to(trees["down"], device)
         # Private layers as they began come with a request where somebody begins with them.

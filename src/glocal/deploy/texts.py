@@ -20,7 +20,7 @@ SERVER_README = """\
 4. `glocal deploy remove {folder} NAME` takes out one that leaves, or whose key was lost.
 
 Keep `private/` to yourself. The address {address} must be reachable by the participants' machines
-and by nobody else: whoever reaches it with the certificate in the kit can submit programs to it.
+and by nobody else. Let a user run it who has no data.
 
 - `plan.json`: what everybody agreed on. `roster.json`: who was admitted, with which key.
 - `history.jsonl`: a line for each round. `result.json`, `model.safetensors`: what it came to.

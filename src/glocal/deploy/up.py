@@ -83,7 +83,8 @@ class Server:
         environment = {**flower.environment(folder.flower_home), FOLDER: str(folder.path)}
 
         def command() -> list[str]:
-            return flower.superlink(settings.bind, settings.port, where, folder.database)
+            at = (settings.bind, settings.port, where, folder.database)
+            return flower.superlink(*at, folder.bundle)
 
         self.superlink = Child(command, environment, folder.logs / "superlink.log", pause=1.0)
         # What is there when all is done.

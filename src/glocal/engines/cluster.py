@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
 
-from glocal.core.errors import ClientError, GlocalError
+from glocal.core.errors import ClientError, GlocalError, shown
 from glocal.core.processes import cores
 from glocal.core.types import Downlink, Params, Tree, Uplink
 from glocal.engines.base import CohortRound, PerExample
@@ -44,10 +45,26 @@ def connected(what: str) -> Any:
         address = os.environ.get("RAY_ADDRESS")
         options: dict[str, Any] = {"address": address} if address else {"num_cpus": cores()}
         try:
+            _check_reached(address or "")
             ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
-        except ConnectionError as error:
-            raise GlocalError(f"there is no Ray cluster at {address}: {error}.") from error
+        except (OSError, ValueError, RuntimeError) as error:
+            raise GlocalError(
+                f"there is no Ray cluster at {shown(address)} ({_first_line(error)}): start one "
+                "with 'ray start --head', or leave RAY_ADDRESS out to use this machine's cores."
+            ) from error
     return ray
+
+
+def _check_reached(address: str) -> None:
+    """Raise where nobody listens at a host and port: Ray itself tries for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+
+
+def _first_line(error: Exception) -> str:
+    """What went wrong, without Ray's advice in further lines."""
+    return (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def cluster_cores(ray: Any) -> int:

@@ -114,6 +114,10 @@ def join(
     from glocal.deploy.server_folder import check_name
 
     certificates.check_extra()
+    if apart is not None and patience is not None:
+        raise GlocalError(
+            "--patience is how long your own SuperNode waits: leave it out with --apart."
+        )
     where = (folder or Path(check_name(name)), kit, data, check_name(name))
     application = join.prepare(*where, lambda files: yes or _runs(files), apart)
     if not join.was_approved(application):
