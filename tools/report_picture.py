@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs/pictures/report.png"
 COMPARE = "compare local fedavg ditto --rounds 60 --no-tune --out runs/report"
-SIZE = {"width": 1100, "height": 1500}
+WIDTH, HEIGHT = 1100, 1500
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
         )
-        page = browser.new_page(viewport=SIZE, color_scheme="light")
+        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
         page.goto((Path(folder) / "runs/report/report.html").as_uri())
         page.screenshot(path=PICTURE)
         browser.close()
