@@ -158,6 +158,20 @@ def test_print_has_every_participant_and_no_buttons(open_page: Open, three: Path
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
+def test_one_participant_is_printed_without_the_others(open_page: Open, three: Path) -> None:
+    page = open_page(three).page
+    names = page.locator("select[data-choose] option").all_inner_texts()[1:]
+    chosen = names[3]
+    page.locator(f".names a[href='#participant={chosen}']").click()
+    page.evaluate("window.print = () => {}")
+    page.get_by_role("button", name="Print this participant").click()
+    page.emulate_media(media="print")
+    assert page.locator(".participant:visible h3").all_inner_texts() == [chosen]
+    assert page.locator("main h2:visible").all_inner_texts() == ["For a participant"]
+    shown = page.locator("main [data-path$='/client']:visible").all_inner_texts()
+    assert shown == [chosen]
+
+
 def test_a_table_is_saved_as_csv(open_page: Open, three: Path) -> None:
     page = open_page(three).page
     table = table_of_all(page)

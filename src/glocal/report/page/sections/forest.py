@@ -44,7 +44,7 @@ def shortened(name: str, letters: int = LONGEST) -> str:
 
 def beside(names: Sequence[str]) -> float:
     """Where lines begin, so that the longest name that is drawn has room beside them."""
-    return 26.0 + 6.0 * max((len(shortened(name)) for name in names), default=0)
+    return 26.0 + 6.5 * max((len(shortened(name)) for name in names), default=0)
 
 
 def tip(name: str, row: Place, unit: Unit, prefix: str = "") -> str:

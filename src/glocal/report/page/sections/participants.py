@@ -69,7 +69,8 @@ def _names(group: Place) -> Html | None:
         else:
             title = "stay alone" if method == "alone" else f"join with {method}"
         kind = VERDICTS[verdict][1] if verdict in VERDICTS else None
-        name = link(each, class_=f"badge {kind}" if kind else None)
+        said = f"{each.value['client']}: {verdict}" if kind else None
+        name = link(each, class_=f"badge {kind}" if kind else None, aria_label=said)
         under.setdefault(title, []).append(tag("li", name))
     if not under:
         return None
