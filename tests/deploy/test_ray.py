@@ -18,7 +18,7 @@ import torch
 import glocal
 from glocal.core import tree
 from glocal.core.errors import ClientError, GlocalError
-from glocal.engines import Cluster
+from glocal.engines import Cluster, cluster
 from glocal.slots.client import minibatch_training
 from glocal.slots.method import Method
 from glocal.testing import ragged
@@ -97,8 +97,25 @@ def test_an_error_of_a_client_comes_back_as_it_is(team: Cluster) -> None:
         glocal.fit(method, ragged(), engine=team, **{**SETTINGS, "fraction": 1.0})
 
 
+def test_engines_of_one_process_share_the_cores(team: Cluster) -> None:
+    theirs = glocal.fit("fedavg", ragged(), engine="sequential", **SETTINGS)
+    engines = [Cluster(1), Cluster(2), "ray", Cluster(9)]  # together more than there are
+    for engine in engines:
+        assert_same(glocal.fit("fedavg", ragged(), engine=engine, **SETTINGS), theirs)
+
+
+def test_where_others_have_all_cores_one_sentence(
+    team: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team.close()
+    monkeypatch.setattr(cluster, "_free", lambda ray: 0)
+    monkeypatch.setattr(cluster, "WAITS", 1)
+    with pytest.raises(GlocalError, match="all cores of the Ray cluster are taken by other"):
+        glocal.fit("fedavg", ragged(), engine=team, **SETTINGS)
+
+
 def test_methods_and_repeats_on_a_cluster(team: Cluster) -> None:
-    team.close()  # its workers have all cores
+    glocal.fit("fedavg", ragged(), engine=team, **SETTINGS)  # whose workers have all cores
     given = {**SETTINGS, "engine": "sequential", "repeats": 2, "baseline": "local(max_epochs=2)"}
     lines: list[str] = []
     ours = glocal.compare(

@@ -10,10 +10,12 @@ repeats on a cluster (``jobs="ray"``) have less to send.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +29,11 @@ from glocal.engines.sequential import Sequential
 from glocal.engines.shards import joined, parts_of
 from glocal.nn.task import Task
 from glocal.slots.client import Local
+
+KEPT = 4
+"""Trainings whose task, method and data workers keep, for those that take turns."""
+
+WAITS = 20
 
 LOSSES = 3
 """Workers that may be lost with the same clients before that is taken for their fault."""
@@ -72,8 +79,24 @@ def cluster_cores(ray: Any) -> int:
     return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
+def _free(ray: Any) -> int:
+    return int(ray.available_resources().get("CPU", 0))
+
+
+def free_cores(ray: Any) -> int:
+    """Those that nobody has taken; where there are none, even after a while, that is an error."""
+    for _ in range(WAITS):
+        if free := _free(ray):
+            return free
+        time.sleep(0.5)  # what was given back just now is counted a little later
+    raise GlocalError(
+        "all cores of the Ray cluster are taken by other programs: wait until they end, or add "
+        "machines."
+    )
+
+
 class Worker:
-    """Trains clients; what it was sent once, it finds by its number."""
+    """A process of the cluster that trains clients, one after another."""
 
     def __init__(self) -> None:
         import torch
@@ -82,8 +105,8 @@ class Worker:
         self.kept: dict[int, tuple[Task, Local, Any]] = {}
 
     def keep(self, number: int, sent: tuple[Task, Local, Any]) -> None:
-        """What does not change from round to round."""
-        self.kept[number] = sent
+        """What does not change from round to round; of what was sent before, the last few."""
+        self.kept = dict([*self.kept.items(), (number, sent)][-KEPT:])
 
     def round(self, number: int, work: CohortRound) -> tuple[Uplink, Tree]:
         """The round of some clients."""
@@ -96,29 +119,42 @@ class _Team:
     """The workers, and what each of them was sent."""
 
     ray: Any
-    size: int
     workers: dict[int, Any] = field(default_factory=dict)
-    sent: list[tuple[tuple[Task, Local, Any], Any]] = field(default_factory=list)
-    """What does not change, and where the cluster has it."""
-    told: dict[int, set[int]] = field(default_factory=dict)
+    sent: dict[int, tuple[tuple[Task, Local, Any], Any]] = field(default_factory=dict)
+    """What does not change, and where the cluster has it: the last few of them."""
+    told: dict[int, list[int]] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def grown(self, wanted: int) -> int:
+        """How many workers there are for a cohort, after new ones have taken free cores."""
+        missing = min(wanted, cluster_cores(self.ray)) - len(self.workers)
+        if missing > 0:
+            free = _free(self.ray) if self.workers else free_cores(self.ray)
+            for place in range(len(self.workers), len(self.workers) + min(missing, free)):
+                self._start(place)
+        return min(wanted, len(self.workers))
+
+    def _start(self, place: int) -> None:
+        self.workers[place] = self.ray.remote(num_cpus=1)(Worker).remote()
+        self.told[place] = []
 
     def worker(self, place: int, number: int) -> Any:
         """The worker of a place, who knows what the number stands for."""
         if place not in self.workers:
-            self.workers[place] = self.ray.remote(num_cpus=1)(Worker).remote()
-            self.told[place] = set()
+            self._start(place)
         if number not in self.told[place]:
             self.workers[place].keep.remote(number, self.sent[number][1])
-            self.told[place].add(number)
+            self.told[place] = [*self.told[place], number][-KEPT:]
         return self.workers[place]
 
     def number(self, *parts: Any) -> int:
         """The number of a task, a client's half and a federation, which are sent when new."""
-        for n, (known, _) in enumerate(self.sent):
+        for n, (known, _) in self.sent.items():
             if all(a is b for a, b in zip(known, parts, strict=True)):
                 return n
-        self.sent.append((parts, self.ray.put(parts)))
-        return len(self.sent) - 1
+        new = next(self.numbers)
+        self.sent = dict([*self.sent.items(), (new, (parts, self.ray.put(parts)))][-KEPT:])
+        return new
 
     def rounds(self, number: int, works: Sequence[CohortRound]) -> list[tuple[Uplink, Tree]]:
         """What each part of a cohort came to; of a lost worker, by another one."""
@@ -155,24 +191,17 @@ class Cluster:
     """The clients of a cohort, divided among workers of a Ray cluster."""
 
     workers: int | None = None
-    """How many; one for each core of the cluster by default."""
+    """How many at most; one for each free core of the cluster by default."""
     name = executed = "ray"
-    _team: list[_Team] = field(default_factory=list, compare=False, repr=False)
-
-    def team(self) -> _Team:
-        """The workers, who start when they are needed first."""
-        if not self._team:
-            ray = connected("engine='ray'")
-            self._team.append(_Team(ray, self.workers or cluster_cores(ray)))
-        return self._team[0]
 
     def round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         """Each worker's clients in turn."""
         if cohort.ids.device.type != "cpu":
             raise GlocalError("engine='ray' trains on processors: use device='cpu' with it.")
-        team = self.team()
+        team, clients = _team(), len(cohort.ids)
+        workers = team.grown(min(self.workers or clients, clients))
         number = team.number(cohort.task, cohort.local, cohort.fed)
-        works = parts_of(cohort, -(-len(cohort.ids) // min(team.size, len(cohort.ids))))
+        works = parts_of(cohort, -(-clients // workers))
         nothing: Any = None
         bare = [replace(work, task=nothing, local=nothing, fed=nothing) for work in works]
         return joined(cohort, team.rounds(number, bare))
@@ -191,11 +220,30 @@ class Cluster:
 
     def close(self) -> None:
         """Give the cores back; workers start again when they are needed."""
-        for team in self._team:
-            for worker in team.workers.values():
-                team.ray.kill(worker)
-        self._team.clear()
+        release()
 
     def __reduce__(self) -> Any:
         """In another process it is one of its own."""
         return Cluster, (self.workers,)
+
+
+_TEAMS: dict[str, _Team] = {}
+"""The workers of this process, by Ray's job: engines share them, as a worker has a core."""
+
+
+def _team() -> _Team:
+    ray = connected("engine='ray'")
+    job = ray.get_runtime_context().get_job_id()
+    if job not in _TEAMS:
+        _TEAMS.clear()  # of clusters that this process has left
+        _TEAMS[job] = _Team(ray)
+    return _TEAMS[job]
+
+
+def release() -> None:
+    """End the workers of this process's engines, if there are any."""
+    for team in _TEAMS.values():
+        if team.ray.is_initialized():
+            for worker in team.workers.values():
+                team.ray.kill(worker)
+    _TEAMS.clear()

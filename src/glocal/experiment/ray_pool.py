@@ -7,7 +7,6 @@ that all machines of the cluster see.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,22 +14,13 @@ from queue import SimpleQueue
 from typing import Any
 
 from glocal.core.errors import GlocalError
-from glocal.engines.cluster import LOSSES, connected
-
-WAITS = 20
+from glocal.engines.cluster import LOSSES, connected, free_cores, release
 
 
 def cluster_jobs() -> int:
     """How many tasks the cluster can do at a time, on cores that nobody has taken."""
-    ray = connected("--jobs ray")
-    for _ in range(WAITS):
-        if free := int(ray.available_resources().get("CPU", 0)):
-            return free
-        time.sleep(0.5)  # what was given back just now is counted a little later
-    raise GlocalError(
-        "all cores of the Ray cluster are taken, perhaps by workers of an engine='ray' in this "
-        "session: close() that engine, or wait."
-    )
+    release()  # an engine of this process may have them
+    return free_cores(connected("--jobs ray"))
 
 
 class Mailbox:
