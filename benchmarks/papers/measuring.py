@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from glocal.core import rng
 from glocal.core.files import plain
 from glocal.data.federation import Federation
 from glocal.evaluation import metrics, synthetic_data
+from glocal.evaluation.attribute_probe import PROBES
 from glocal.evaluation.evaluate import scored
 from glocal.experiment import setup as setups
 from glocal.experiment.callbacks import NOBODY
@@ -108,7 +110,7 @@ def over_clients(by_metric: Mapping[str, list[float]], counted: str) -> Figures:
         spread = metrics.fairness(values, lower_is_better=name in metrics.LOWER_IS_BETTER)
         found[name], found[f"{name}_std"] = spread["mean"], spread["std"]
         if name == counted:
-            found |= {f"{name}_{what}": spread[what] for what in metrics.FIGURES[1:]}
+            found |= {f"metric_{what}": spread[what] for what in metrics.FIGURES}
     return found
 
 
@@ -116,9 +118,11 @@ def _against_alone(run: glocal.Run) -> Figures:
     """Clients that are less accurate than alone, as the paper counts: by any difference."""
     found: Figures = {"worse": run.summary["below"], "alone": run.summary["local_mean"]}
     found |= {"shown_worse": run.summary["worse_off"], "clients_mean": run.summary["mean"]}
+    found["worse_share"] = found["worse"] / len(run.clients)
     if "adapted" in run.summary:
         benefits = [row["adapted_benefit"] for row in run.clients]
         found["adapted_worse"] = sum(benefit < -1e-12 for benefit in benefits)
+        found["adapted_worse_share"] = found["adapted_worse"] / len(run.clients)
         found["adapted_shown_worse"] = run.summary["adapted_worse_off"]
         found["adapted_mean"] = run.summary["adapted_mean"]
         found["adapted_by"] = run.summary["adapted"]["by"]
@@ -142,10 +146,13 @@ def along_mixtures(trained: Trained) -> Figures:
             by_name.setdefault(name, []).append(right.double().cpu())
     accuracy = torch.stack([torch.cat(parts) for parts in by_name.values()])
     best, means = accuracy.amax(0), accuracy.mean(1)
+    one = accuracy[int(means.argmax())]
     return {
         "test_picked": float(best.mean()),
         "test_picked_std": float(best.std(unbiased=False)),
-        "test_picked_one": float(means.max()),
+        "test_picked_one": float(one.mean()),
+        "test_picked_one_std": float(one.std(unbiased=False)),
+        "along_least": float(means.min()),
         "along": {name: float(mean) for name, mean in zip(by_name, means, strict=True)},
     }
 
@@ -190,6 +197,9 @@ def hidden(cell: Cell, config: Config, policy: CheckpointPolicy) -> Figures:
         (repeat,) = runner.run_side_by_side([setup], NOBODY, policy)
         assert repeat.trained is not None
         found = fair.figures_of(repeat.trained)
+    by_attribute = found["attributes"].values()
+    found["adversary"] = fmean(each["adversary"] for each in by_attribute)
+    found["fresh"] = fmean(max(each[probe] for probe in PROBES) for each in by_attribute)
     return {**found, "gradients": repeat.gradients, "parameters": setup.task.size}
 
 
