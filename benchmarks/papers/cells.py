@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from papers.measuring import measured
-from papers.tables import HERE, Cell
 
 import glocal
 from glocal.core.files import write
 from glocal.core.interrupts import Stopped, graceful, stop_requested
+from papers.measuring import measured
+from papers.tables import HERE, Cell
 
 KEPT, QUICK, WORK = HERE / "cells", HERE / "quick", HERE / "work"
 """Cells in the repository; those of --quick, and checkpoints, which are not."""

@@ -12,14 +12,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from papers.tables import Cell
-
 from glocal.core.spec import parse_call
 from glocal.methods import presets
+from papers.tables import Cell
 
 MEASURED = {"mlp": 0.15, "lenet": 4.0, "cnn": 2.0}
 """Milliseconds of a step: 9 ms for 60 of 10 clients, 40 for 10 of 100, 289 / 4 for 40 of 25."""
-GUESSED = {"logistic": 0.1, "resnet10": 15.0, "resnet18": 40.0, "word-lstm": 20.0, "char-lstm": 40.0}
+GUESSED = {
+    "logistic": 0.1,
+    "resnet10": 15.0,
+    "resnet18": 40.0,
+    "word-lstm": 20.0,
+    "char-lstm": 40.0,
+}
 
 EXAMPLES = {
     **{"mnist": 60_000, "cifar10": 50_000, "adult": 30_000, "dialysis": 6_805, "chem97": 31_022},
@@ -35,7 +40,7 @@ TWICE = ("ditto", "apfl", "superfed-mm", "superfed-lm", "fedcgan", "fedrep")
 
 
 def steps(cell: Cell) -> float:
-    """Mini-batches that one client makes in all rounds in which it is sampled, one after another."""
+    """The mini-batches of all rounds, of clients that train side by side."""
     data = str(cell.settings.get("data", "digits")).partition("(")[0]
     clients = cell.settings.get("clients") or CLIENTS.get(data, 20)
     mine = 0.75 * EXAMPLES.get(data, 2000) / clients
@@ -44,7 +49,9 @@ def steps(cell: Cell) -> float:
     rounds = told.get("rounds") or cell.settings.get("rounds", told.get("max_epochs", 50))
     if base.name == "local":
         rounds = told.get("max_epochs", 100)
-    in_round = told.get("steps") or told.get("epochs", 1) * math.ceil(mine / told.get("batch_size", 20))
+    in_round = told.get("steps") or told.get("epochs", 1) * math.ceil(
+        mine / told.get("batch_size", 20)
+    )
     factor = {"pfedme": told.get("inner", 5)}.get(base.name, 2 if base.name in TWICE else 1)
     return float(rounds * in_round * factor)
 

@@ -13,8 +13,6 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from papers import newcomer
-from papers.tables import Cell
 
 import glocal
 from glocal.core import rng
@@ -33,6 +31,8 @@ from glocal.nn import models
 from glocal.nn.task import Task
 from glocal.studies import fair_representations as fair
 from glocal.training.checkpoint import CheckpointPolicy
+from papers import newcomer
+from papers.tables import Cell
 
 Figures = dict[str, Any]
 
@@ -43,7 +43,7 @@ AT_ONCE = 10
 def config_of(cell: Cell, device: str) -> Config:
     """The settings of a run."""
     given = {"validate_every": 0, **cell.settings, "seed": cell.seed, "device": device}
-    if device == "cpu":
+    if device == "cpu" and not cell.measure.get("quick"):
         given.setdefault("engine", "compiled")
     given.pop("tune", None)
     return Config(**given)
@@ -84,7 +84,7 @@ def fitted(cell: Cell, config: Config, policy: CheckpointPolicy) -> Figures:
             found["params"] += repeat.together["params_up"]
     if (goal := cell.measure.get("goal")) is not None:
         taken = until(repeat, goal)
-        found["goal"] = {"accuracy": goal, **(taken or {"rounds": None})}
+        found |= {f"goal_{name}": value for name, value in (taken or {}).items()}
     if summary["benefit"] is not None:
         found |= _against_alone(run)
     if run.trained is not None and repeat.made is None:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from papers.tables import Cell
 from torch import Tensor
 
 from glocal.core import rng
@@ -24,6 +23,7 @@ from glocal.studies.newcomer.join import runner_to_join, seen_joining
 from glocal.training.checkpoint import CheckpointPolicy
 from glocal.training.resumed import run_rounds
 from glocal.training.side_by_side import LaneGroup
+from papers.tables import Cell
 
 NAME = "rotated"
 
@@ -64,7 +64,9 @@ def _with_client(split: Split, rows: Tensor) -> Split:
     return from_counts(torch.cat([split.rows, rows]), counts)
 
 
-def figures(cell: Cell, config: Config, fed: Federation, policy: CheckpointPolicy) -> dict[str, Any]:
+def figures(
+    cell: Cell, config: Config, fed: Federation, policy: CheckpointPolicy
+) -> dict[str, Any]:
     """What the newcomer gets, and what the old clients have before and after it joined."""
     asked = cell.measure
     fed = with_rotated(fed, cell.seed, asked["train"], asked["test"])

@@ -26,13 +26,13 @@ python benchmarks/papers/run.py lg-table6
 python benchmarks/papers/run.py --all --device cuda --jobs 6 --seconds 500
 ```
 
-It can be stopped and goes on where it stopped. The settings of each table are in a file of
-[benchmarks/papers/tables](../../benchmarks/papers/tables); each run that is done is a file in
-[benchmarks/papers/cells](../../benchmarks/papers/cells), with its figures, settings, seed, device and versions.
-*Published* has the paper's figure with its spread in brackets; *ours* the mean over the seeds that were
-run, with the standard deviation over seeds in brackets where there are two or more, or, where the paper gives it, over
-clients. The *difference* is ours less the published one. Settings were taken from the texts; what these
-leave open, and where we depart from them, is said at each table.
+It can be stopped, and goes on where it stopped. The settings of each table are in a file, which is
+linked below; each run that is done is a file in `benchmarks/papers/cells/`, with its figures,
+settings, seed, device and versions. *Published* has the paper's figure with its spread in brackets;
+*ours* has the mean over the seeds that were run and, in brackets, the standard deviation over these
+where there are two or more, or over clients where the paper has that. The *difference* is ours less
+the published one. Settings were taken from the texts; what these leave open, and where we depart
+from them, is said at each table.
 """
 
 
@@ -69,9 +69,10 @@ def _totals(
     minutes = sum(estimates.seconds(cell, per_step) for cell in left) / 60
     ran = "; ".join(lines) or "none"
     return (
-        f"Of {len(every)} runs {len(done)} are done ({ran}). The other {len(left)} were not run, and are "
-        f"estimated at {minutes:,.0f} minutes of one GPU, one after another (see "
-        "[estimates.py](../../benchmarks/papers/estimates.py); a guess where no cell of the model was run on one).\n"
+        f"Of {len(every)} runs {len(done)} are done: {ran}. The other {len(left)} were not run; "
+        f"they are estimated at {minutes:,.0f} minutes of one GPU, one run after another "
+        "([how](../../benchmarks/papers/estimates.py): from the steps of training and the time of "
+        "one, which is a guess for models that were not run on a GPU).\n"
     )
 
 
@@ -79,9 +80,11 @@ def section(
     table: Table, done: Mapping[Cell, Mapping[str, Any]], per_step: Mapping[str, float]
 ) -> str:
     """One table: its lines, where they differ and why, and what was not run."""
-    lines = [f"## {table.title}", "", f"`{table.name}`: {table.source}", ""]
+    file = f"[{table.name}.toml](../../benchmarks/papers/tables/{table.name}.toml)"
+    lines = [f"## {table.title}", "", f"{file}: {table.source}", ""]
     lines += [f"- {remark}" for remark in table.remarks]
-    lines += [""] if table.remarks else []
+    lines += [f"- {group.label}: {group.remark}." for group in table.groups if group.remark]
+    lines.append("")
     rows = [row for group in table.groups for row in _rows(table, group, done)]
     if rows:
         head = ("data", "method", "figure", "published", "ours", "difference", "seeds", "on")
@@ -91,9 +94,7 @@ def section(
     return "\n".join(lines)
 
 
-def _rows(
-    table: Table, group: Group, done: Mapping[Cell, Mapping[str, Any]]
-) -> list[list[str]]:
+def _rows(table: Table, group: Group, done: Mapping[Cell, Mapping[str, Any]]) -> list[list[str]]:
     rows = []
     for name in group.published:
         row = table.row(name)
@@ -108,11 +109,15 @@ def _rows(
             if not ours and known is None:
                 continue
             mean = statistics.fmean(ours) if ours else None
-            difference = f"{mean - known[0]:+.{column.digits}f}" if mean is not None and known else ""
+            difference = (
+                f"{mean - known[0]:+.{column.digits}f}" if mean is not None and known else ""
+            )
             shown = _shown(mean, spread(column, found, ours), column) if mean is not None else "–"
             paper = _shown(*known, column) if known else "–"
             seeds = str(len(found)) if len(found) == len(cells) else f"{len(found)} of {len(cells)}"
-            rows.append([group.label, row.label, column.label, paper, shown, difference, seeds, devices])
+            rows.append(
+                [group.label, row.label, column.label, paper, shown, difference, seeds, devices]
+            )
     return rows
 
 

@@ -161,7 +161,9 @@ def read(name: str, folder: Path = FOLDER) -> Table:
     """A table from its file."""
     given = tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))
     seeds = given.pop("seeds", [0])
-    groups = [Group(**{"seeds": tuple(seeds), **each}) for each in _with_tuples(given.pop("groups"))]
+    groups = [
+        Group(**{"seeds": tuple(seeds), **each}) for each in _with_tuples(given.pop("groups"))
+    ]
     table = Table(
         name,
         columns=tuple(Column(**each) for each in given.pop("columns")),
@@ -192,7 +194,9 @@ def _check(table: Table) -> None:
                 raise ValueError(f"{table.name}, {group.name}, {name}: more figures than columns.")
 
 
-def published(table: Table, group: Group, row: str, column: int) -> tuple[float, float | None] | None:
+def published(
+    table: Table, group: Group, row: str, column: int
+) -> tuple[float, float | None] | None:
     """The figure of a paper and its spread; None, where it has none."""
     figures: Sequence[Any] = group.published[row]
     found = figures[column] if column < len(figures) else []
