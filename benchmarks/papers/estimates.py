@@ -1,9 +1,9 @@
-"""How long a cell would take on a GPU: from cells of the same model that were run, or from steps.
+"""How long a cell would take on a GPU: from its steps, corrected by cells that were run on one.
 
-A round's clients train side by side, so its time is that of the steps one of them makes:
-rounds × epochs × mini-batches, each of so many milliseconds. Those of the models below come from
-``benchmarks/gpu.json`` (one H200, compiled; a round of 10 or 100 clients divided by its steps), or
-are guesses where that has none. Evaluation and the start of a process are 20 s more.
+Clients of a round train side by side, so a round takes as many steps as one of them makes, and a
+step of so many milliseconds, more with every client. Those of the first three models below come
+from ``benchmarks/gpu.json`` (one H200, compiled), the others are guesses. Where cells of a model
+were run on a GPU, all of its estimates are stretched to fit these.
 """
 
 from __future__ import annotations
@@ -12,55 +12,76 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from glocal.core.spec import parse_call
+from glocal.core.spec import parse_call, split_plus
 from glocal.methods import presets
 from papers.tables import Cell
 
-MEASURED = {"mlp": 0.15, "lenet": 4.0, "cnn": 2.0}
-"""Milliseconds of a step: 9 ms for 60 of 10 clients, 40 for 10 of 100, 289 / 4 for 40 of 25."""
-GUESSED = {
-    "logistic": 0.1,
-    "resnet10": 15.0,
-    "resnet18": 40.0,
-    "word-lstm": 20.0,
-    "char-lstm": 40.0,
+LEAST = 0.1
+"""Milliseconds of the smallest step."""
+
+PER_CLIENT = {
+    **{"mlp": 0.0056, "lenet": 0.04, "cnn": 0.072},  # 40 ms / 60, 40 / 10, 289 / 40 of 100 clients
+    **{"logistic": 0.002, "resnet10": 0.6, "resnet18": 1.0, "word-lstm": 2.0, "char-lstm": 4.0},
 }
+"""Milliseconds more of each client that trains beside others."""
+
+OF_METHOD = {"fedevg": 0.3, "fedcgan": 1.0, "fedcvae": 0.8}
+"""The same of methods with networks of their own: 2, 6 and 5 minutes for 6,000 steps of ten clients,
+six runs at once (``docs/measurements/synthetic.md``)."""
 
 EXAMPLES = {
     **{"mnist": 60_000, "cifar10": 50_000, "adult": 30_000, "dialysis": 6_805, "chem97": 31_022},
     **{"sotu": 60_000, "shakespeare": 400_000},
 }
 """Of all clients, about."""
-CLIENTS = {"dialysis": 67, "chem97": 131, "sotu": 43, "shakespeare": 426}
+CLIENTS = {"dialysis": 67, "chem97": 131, "sotu": 43, "shakespeare": 426, "adult": 16}
 """Those of data that brings its own."""
 
 START = 20.0
-TWICE = ("ditto", "apfl", "superfed-mm", "superfed-lm", "fedcgan", "fedrep")
+"""Seconds to load data, to compile and to evaluate."""
+
+TWICE = ("ditto", "apfl", "superfed-mm", "superfed-lm", "fedrep")
 """Methods that make two models' steps."""
 
 
-def steps(cell: Cell) -> float:
-    """The mini-batches of all rounds, of clients that train side by side."""
-    data = str(cell.settings.get("data", "digits")).partition("(")[0]
-    clients = cell.settings.get("clients") or CLIENTS.get(data, 20)
-    mine = 0.75 * EXAMPLES.get(data, 2000) / clients
+def milliseconds(cell: Cell) -> float:
+    """Of all steps: those of rounds, of clients alone and of their adaptation."""
     base, *_ = presets.parsed(cell.method)
     told: Mapping[str, Any] = base.kwargs
-    rounds = told.get("rounds") or cell.settings.get("rounds", told.get("max_epochs", 50))
+    clients = _clients(cell)
+    share = cell.settings.get("fraction", 1.0)
+    together = cell.settings.get("sampled") or math.ceil(share * clients)
+    rounds = told.get("rounds") or cell.settings.get("rounds", 50)
     if base.name == "local":
-        rounds = told.get("max_epochs", 100)
-    in_round = told.get("steps") or told.get("epochs", 1) * math.ceil(
-        mine / told.get("batch_size", 20)
-    )
+        rounds, together = told.get("max_epochs", 100), clients
+    in_round = told.get("steps") or told.get("epochs", 1) * _batches(cell, told)
     factor = {"pfedme": told.get("inner", 5)}.get(base.name, 2 if base.name in TWICE else 1)
-    return float(rounds * in_round * factor)
+    each = OF_METHOD.get(base.name, PER_CLIENT.get(model_of(cell), 0.5))
+    taken = rounds * in_round * factor * (LEAST + each * together)
+    specs = [cell.settings.get("baseline"), *split_plus(cell.settings.get("adapt") or "none")]
+    for spec in specs:
+        if spec not in (None, "none"):
+            call = parse_call(str(spec))[2]
+            epochs = call.get("max_epochs", 100)
+            taken += epochs * _batches(cell, call) * (LEAST + each * clients)
+    return float(taken)
 
 
-def seconds(cell: Cell, per_step: Mapping[str, float]) -> float:
-    """On a GPU; ``per_step`` has milliseconds by model that were seen in cells."""
-    model = model_of(cell)
-    each = {**GUESSED, **MEASURED, **per_step}.get(model, 10.0)
-    return START + steps(cell) * each / 1000
+def _clients(cell: Cell) -> int:
+    data = str(cell.settings.get("data", "digits")).partition("(")[0]
+    return int(cell.settings.get("clients") or CLIENTS.get(data, 20))
+
+
+def _batches(cell: Cell, told: Mapping[str, Any]) -> int:
+    """In an epoch of one client."""
+    data = str(cell.settings.get("data", "digits")).partition("(")[0]
+    mine = 0.75 * EXAMPLES.get(data, 2000) / _clients(cell)
+    return math.ceil(mine / told.get("batch_size", 20))
+
+
+def seconds(cell: Cell, stretched: Mapping[str, float]) -> float:
+    """On a GPU; ``stretched`` says by how much, by model, from cells that were run."""
+    return START + milliseconds(cell) / 1000 * stretched.get(model_of(cell), 1.0)
 
 
 def model_of(cell: Cell) -> str:
@@ -69,10 +90,13 @@ def model_of(cell: Cell) -> str:
 
 
 def seen(done: Mapping[Cell, Mapping[str, Any]]) -> dict[str, float]:
-    """Milliseconds a step by model, of cells that ran on a GPU."""
-    by_model: dict[str, list[float]] = {}
+    """How much longer cells of each model took on a GPU than was estimated."""
+    took: dict[str, float] = {}
+    told: dict[str, float] = {}
     for cell, found in done.items():
         if "core" not in found["device"]:
-            took = 1000 * max(0.0, found["seconds"] - START) / found["at_once"]
-            by_model.setdefault(model_of(cell), []).append(took / max(1.0, steps(cell)))
-    return {model: sum(each) / len(each) for model, each in by_model.items()}
+            model = model_of(cell)
+            measured = max(0.0, found["seconds"] / found["at_once"] - START)
+            took[model] = took.get(model, 0.0) + measured
+            told[model] = told.get(model, 0.0) + milliseconds(cell) / 1000
+    return {model: took[model] / told[model] for model in took}

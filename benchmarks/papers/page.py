@@ -44,14 +44,14 @@ def text(several: Sequence[Table], place: Place) -> str:
         for cell in table.cells()
         if (found := place.done(cell)) is not None
     }
-    per_step = estimates.seen(done)
-    parts = [HEAD, _totals(several, done, per_step)]
-    parts += [section(table, done, per_step) for table in several]
+    stretched = estimates.seen(done)
+    parts = [HEAD, _totals(several, done, stretched)]
+    parts += [section(table, done, stretched) for table in several]
     return "\n".join(parts)
 
 
 def _totals(
-    several: Sequence[Table], done: Mapping[Cell, Mapping[str, Any]], per_step: Mapping[str, float]
+    several: Sequence[Table], done: Mapping[Cell, Mapping[str, Any]], stretched: Mapping[str, float]
 ) -> str:
     """What was run where, and what all the rest would take."""
     devices: dict[str, list[Mapping[str, Any]]] = {}
@@ -66,7 +66,7 @@ def _totals(
         lines.append(f"{len(cells)} on {device}{took}")
     every = [cell for table in several for cell in table.cells()]
     left = [cell for cell in every if cell not in done]
-    minutes = sum(estimates.seconds(cell, per_step) for cell in left) / 60
+    minutes = sum(estimates.seconds(cell, stretched) for cell in left) / 60
     ran = "; ".join(lines) or "none"
     return (
         f"Of {len(every)} runs {len(done)} are done: {ran}. The other {len(left)} were not run; "
@@ -77,7 +77,7 @@ def _totals(
 
 
 def section(
-    table: Table, done: Mapping[Cell, Mapping[str, Any]], per_step: Mapping[str, float]
+    table: Table, done: Mapping[Cell, Mapping[str, Any]], stretched: Mapping[str, float]
 ) -> str:
     """One table: its lines, where they differ and why, and what was not run."""
     file = f"[{table.name}.toml](../../benchmarks/papers/tables/{table.name}.toml)"
@@ -90,7 +90,7 @@ def section(
         head = ("data", "method", "figure", "published", "ours", "difference", "seeds", "on")
         lines += [_line(head), _line(["---"] * len(head)), *map(_line, rows), ""]
     lines += [f"- {each}" for each in table.differs] + ([""] if table.differs else [])
-    lines += _not_run(table, done, per_step)
+    lines += _not_run(table, done, stretched)
     return "\n".join(lines)
 
 
@@ -148,7 +148,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _not_run(
-    table: Table, done: Mapping[Cell, Mapping[str, Any]], per_step: Mapping[str, float]
+    table: Table, done: Mapping[Cell, Mapping[str, Any]], stretched: Mapping[str, float]
 ) -> list[str]:
     lines = []
     for group in table.groups:
@@ -159,7 +159,7 @@ def _not_run(
         if not left:
             continue
         cells = [cell for each in left.values() for cell in each]
-        minutes = sum(estimates.seconds(cell, per_step) for cell in cells) / 60
+        minutes = sum(estimates.seconds(cell, stretched) for cell in cells) / 60
         whole = len(left) == len(group.published)
         rows = "all rows" if whole else ", ".join(table.row(name).label for name in left)
         runs = f"{len(cells)} run{'s' * (len(cells) > 1)}"

@@ -168,8 +168,8 @@ def test_estimates_come_from_cells_that_ran_on_a_gpu(tmp_path) -> None:
     assert estimates.seen(found(table, (0.5,), "two x86-64 cores")) == {}
     seen = estimates.seen(found(table, (0.5,), "NVIDIA H200"))
     cell = table.cells()[0]
-    assert seen == {"mlp": pytest.approx(1000 * (80 - 20) / 2 / estimates.steps(cell))}
-    assert estimates.seconds(cell, seen) == pytest.approx(20 + 30)
+    assert seen == {"mlp": pytest.approx(1000 * (80 / 2 - 20) / estimates.milliseconds(cell))}
+    assert estimates.seconds(cell, seen) == pytest.approx(80 / 2)
 
 
 def test_the_page_shows_what_was_kept() -> None:
