@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 import glocal
+from glocal.core import locks
 from glocal.core.files import write
 from glocal.core.interrupts import Stopped, graceful, stop_requested
 from papers.measuring import measured
@@ -64,8 +65,12 @@ def device_name(device: str) -> str:
 
 def run(cell: Cell, place: Place, stop: Callable[[], bool]) -> bool:
     """Train a cell and keep it; returns whether it is done, or was stopped on the way."""
+    with locks.hold(place.work / cell.digest):
+        return _run(cell, place, stop)
+
+
+def _run(cell: Cell, place: Place, stop: Callable[[], bool]) -> bool:
     work = place.work / cell.digest
-    work.mkdir(parents=True, exist_ok=True)
     clock = work / "seconds"
     before = float(clock.read_text()) if clock.exists() else 0.0
     began = time.monotonic()
@@ -109,7 +114,8 @@ def run_all(cells: Sequence[Cell], place: Place, until: float) -> Iterable[tuple
         for cell in cells:
             if stop():
                 return
-            yield cell, run(cell, place, stop)
+            if not locks.held(place.work / cell.digest):  # another runner has it
+                yield cell, run(cell, place, stop)
 
 
 def run_in_processes(
@@ -118,10 +124,10 @@ def run_in_processes(
     """The same with so many processes at once, each of which runs one cell after another."""
     script = str(HERE / "run.py")
 
-    def one(cell: Cell) -> tuple[Cell, bool]:
+    def one(cell: Cell) -> tuple[Cell, bool] | None:
         left = until - time.time()
         if left <= 0:
-            return cell, False
+            return None
         words = [sys.executable, script, cell.table, "--cell", cell.name, "--device", place.device]
         words += ["--seconds", f"{left:.0f}", "--at-once", str(place.jobs), *options]
         ended = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -130,4 +136,4 @@ def run_in_processes(
         return cell, place.done(cell) is not None
 
     with ThreadPoolExecutor(place.jobs) as pool:
-        yield from pool.map(one, cells)
+        yield from (ended for ended in pool.map(one, cells) if ended is not None)

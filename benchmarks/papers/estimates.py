@@ -26,8 +26,8 @@ PER_CLIENT = {
 """Milliseconds more of each client that trains beside others."""
 
 OF_METHOD = {"fedevg": 0.3, "fedcgan": 1.0, "fedcvae": 0.8}
-"""The same of methods with networks of their own: 2, 6 and 5 minutes for 6,000 steps of ten clients,
-six runs at once (``docs/measurements/synthetic.md``)."""
+"""The same of methods with networks of their own: 2, 6 and 5 minutes for 6,000 steps of ten
+clients, six runs at once (``docs/measurements/synthetic.md``)."""
 
 EXAMPLES = {
     **{"mnist": 60_000, "cifar10": 50_000, "adult": 30_000, "dialysis": 6_805, "chem97": 31_022},

@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+from glocal.core import locks  # noqa: E402
 from glocal.data.datasets.formats import CIFAR_BINARY, IDX  # noqa: E402
 from glocal.methods.specs import resolve  # noqa: E402
 from papers import cells, estimates, page, tables  # noqa: E402
@@ -114,6 +116,15 @@ def test_a_cell_that_was_stopped_comes_to_the_same_bits(kind, tmp_path) -> None:
     assert b is not None
     assert a["figures"] == b["figures"]
     assert not list((tmp_path / "work").iterdir())
+
+
+def test_a_cell_that_another_runner_has_is_passed_over(tmp_path) -> None:
+    first, second = tiny(tmp_path, FIT).cells()
+    place = cells.Place(tmp_path / "kept", tmp_path / "work")
+    with locks.hold(place.work / first.digest):
+        assert list(cells.run_all([first, second], place, time.time() + 600)) == [(second, True)]
+    assert place.done(first) is None
+    assert list(cells.run_all([first, second], place, time.time() - 1)) == []
 
 
 def test_changed_settings_are_run_again(tmp_path) -> None:
