@@ -61,7 +61,7 @@ def milliseconds(cell: Cell) -> float:
     specs = [cell.settings.get("baseline"), *split_plus(cell.settings.get("adapt") or "none")]
     for spec in specs:
         if spec not in (None, "none"):
-            call = parse_call(str(spec))[2]
+            call: Mapping[str, Any] = parse_call(str(spec))[2]
             epochs = call.get("max_epochs", 100)
             taken += epochs * _batches(cell, call) * (LEAST + each * clients)
     return float(taken)
@@ -76,7 +76,7 @@ def _batches(cell: Cell, told: Mapping[str, Any]) -> int:
     """In an epoch of one client."""
     data = str(cell.settings.get("data", "digits")).partition("(")[0]
     mine = 0.75 * EXAMPLES.get(data, 2000) / _clients(cell)
-    return math.ceil(mine / told.get("batch_size", 20))
+    return math.ceil(mine / int(told.get("batch_size", 20)))
 
 
 def seconds(cell: Cell, stretched: Mapping[str, float]) -> float:
