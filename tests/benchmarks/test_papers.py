@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import glocal  # noqa: E402
 from glocal.core import locks  # noqa: E402
 from glocal.data.datasets.formats import CIFAR_BINARY, IDX  # noqa: E402
 from glocal.methods.specs import resolve  # noqa: E402
-from papers import cells, estimates, page, tables  # noqa: E402
+from papers import cells, estimates, newcomer, page, tables  # noqa: E402
 from papers.measuring import config_of  # noqa: E402
 
 TINY = """
@@ -116,6 +118,35 @@ def test_a_cell_that_was_stopped_comes_to_the_same_bits(kind, tmp_path) -> None:
     assert b is not None
     assert a["figures"] == b["figures"]
     assert not list((tmp_path / "work").iterdir())
+
+
+def test_what_test_data_would_pick_has_a_name_of_its_own(tmp_path) -> None:
+    place = cells.Place(tmp_path / "kept", tmp_path / "work")
+    cell = tiny(tmp_path, FIT).cells()[0]
+    assert cells.run(cell, place, lambda: False)
+    kept = place.done(cell)
+    assert kept is not None
+    told = kept["figures"]
+    assert [*told["along"]] == [f"λ={i / 10:g}" for i in range(11)]
+    assert told["along_least"] == min(told["along"].values())
+    assert told["test_picked_one"] == max(told["along"].values())
+    assert told["test_picked"] >= told["test_picked_one"]
+    assert told["test_picked"] >= told["accuracy"]
+
+
+def test_the_newcomer_has_others_images_turned() -> None:
+    fed = glocal.load("digits", clients=4, partition="iid")
+    both = newcomer.with_rotated(fed, seed=0, train=40, test=10)
+    assert [len(split.of(4)) for split in (both.train, both.val, both.test)] == [36, 4, 10]
+    assert len(both) == 5
+    for split, sources in (("train", ("train", "val")), ("test", ("test",))):
+        theirs = torch.cat([getattr(fed, name).rows for name in sources])
+        images = {fed.x[row].numpy().tobytes(): int(fed.y[row]) for row in theirs}
+        for row in getattr(both, split).of(4):
+            back = torch.rot90(both.x[row], -1, (1, 2)).contiguous()
+            assert images[back.numpy().tobytes()] == int(both.y[row])
+    for k in range(4):
+        assert torch.equal(both.train.of(k), fed.train.of(k))
 
 
 def test_a_cell_that_another_runner_has_is_passed_over(tmp_path) -> None:
