@@ -50,6 +50,16 @@ def test_a_clients_perplexity_is_over_all_its_labels(fed: Federation, run: Run) 
     assert run.summary["metric"] == "perplexity"
 
 
+def test_labels_of_padding_do_not_count_as_a_clients_variety(fed: Federation) -> None:
+    short = glocal.fit("fedavg(lr=0.5)", fed, **GIVEN, adapt="fine-tune(lr=0.5, max_epochs=1)")
+    for k, row in enumerate(short.clients):
+        _, y = fed[k].train
+        assert (y == IGNORED).any()
+        shares = torch.bincount(y[y != IGNORED]).double()
+        shares = shares[shares > 0] / shares.sum()
+        assert row["complexity"] == pytest.approx(float(-(shares * shares.log2()).sum()))
+
+
 def test_engines_agree_and_more_padding_changes_nothing(fed: Federation, run: Run) -> None:
     from dataclasses import replace
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from glocal.core import tree
+from glocal.core.padding import IGNORED
 from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
@@ -178,7 +179,8 @@ def complexity(fed: Federation, k: int) -> float:
     """
     if not fed.target.classes:
         return float(fed.y[fed.train.of(k)].std(unbiased=False))
-    shares = torch.bincount(fed.y[fed.train.of(k)].flatten(), minlength=fed.classes).double()
+    labels = fed.y[fed.train.of(k)].flatten()
+    shares = torch.bincount(labels[labels != IGNORED], minlength=fed.classes).double()
     return float(torch.special.entr(shares / shares.sum()).sum() / math.log(2))
 
 

@@ -17,7 +17,7 @@ Both the newcomer's benefit and each old client's change are paired on the same 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
@@ -48,6 +48,7 @@ from glocal.slots.method import Method, Plan
 from glocal.studies.newcomer import arrival
 from glocal.studies.repeats import unique_specs
 from glocal.training.loop import Training
+from glocal.training.run_state import Progress
 
 STAGES = ("at once", "own training", "joined")
 
@@ -231,6 +232,25 @@ def _one_seed(
     done = training.run(
         training.begin(training.task.params), lambda progress: tick(progress.round, total)
     )
+    rounds = partial(_rounds_done, tick, training.rounds, total)
+    return seen_joining(training, done, p, alone, own_epochs, join_rounds, fraction, rounds)
+
+
+def _rounds_done(tick: partial[None], before: int, total: int, joined: int) -> None:
+    tick(before + joined, total)
+
+
+def seen_joining(
+    training: Training,
+    done: Progress,
+    p: arrival.Parts,
+    alone: Outcome,
+    own_epochs: int,
+    join_rounds: int,
+    fraction: float,
+    tick: Callable[[int], None] = lambda joined: None,
+) -> Seen:
+    """Let the newcomer join where a training ended, look at everybody before and after."""
     task, engine = training.task, training.engine
 
     def of_newcomer(models: Models) -> Outcome:
@@ -248,7 +268,7 @@ def _one_seed(
     newcomer["own training"] = of_newcomer(arrival.own_training(joint, progress, own_epochs))
     for i in range(join_rounds):
         joint.one_round(progress)
-        tick(training.rounds + i + 1, total)
+        tick(i + 1)
     newcomer["joined"] = of_newcomer(joint.models(progress))
     old = {"before": before, "after": of_old(joint.models(progress))}
     return Seen(p, newcomer, alone, old, Trained(training, done), Trained(joint, progress))

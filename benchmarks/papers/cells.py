@@ -1,0 +1,139 @@
+"""Cells that are done, as small JSON files; and running those that are not, one or several at once.
+
+A cell's file holds its figures, the seconds it took (over all attempts, on a device that it may
+have shared), the device, the versions and the digest of its settings. Training's checkpoints are in
+a folder of that digest, so that a cell whose settings changed is begun anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import glocal
+from glocal.core import locks
+from glocal.core.files import write
+from glocal.core.interrupts import Stopped, graceful, stop_requested
+from papers.measuring import measured
+from papers.tables import HERE, Cell
+
+KEPT, QUICK, WORK = HERE / "cells", HERE / "quick", HERE / "work"
+"""Cells in the repository; those of --quick, and checkpoints, which are not."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where cells are kept, and where they are trained."""
+
+    kept: Path = KEPT
+    work: Path = WORK
+    device: str = "cpu"
+    jobs: int = 1
+
+    def file(self, cell: Cell) -> Path:
+        """Of a cell that is done."""
+        return self.kept / f"{cell.name}.json"
+
+    def done(self, cell: Cell) -> dict[str, Any] | None:
+        """What is kept of a cell; None, if there is nothing, or of other settings."""
+        if not (path := self.file(cell)).is_file():
+            return None
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found if found["digest"] == cell.digest else None
+
+
+def device_name(device: str) -> str:
+    """The machine in words."""
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    count = {1: "one", 2: "two", 4: "four"}.get(n := os.cpu_count() or 1, str(n))
+    kind = platform.machine().replace("x86_64", "x86-64")
+    return f"{count} {kind} core{'s' * (n > 1)}"
+
+
+def run(cell: Cell, place: Place, stop: Callable[[], bool]) -> bool:
+    """Train a cell and keep it; returns whether it is done, or was stopped on the way."""
+    with locks.hold(place.work / cell.digest):
+        return _run(cell, place, stop)
+
+
+def _run(cell: Cell, place: Place, stop: Callable[[], bool]) -> bool:
+    work = place.work / cell.digest
+    clock = work / "seconds"
+    before = float(clock.read_text()) if clock.exists() else 0.0
+    began = time.monotonic()
+
+    def taken() -> float:
+        return before + time.monotonic() - began
+
+    try:
+        figures = measured(cell, place.device, work, stop)
+    except Stopped:
+        clock.write_text(f"{taken():.1f}")
+        return False
+    found = {
+        "cell": cell.name,
+        "digest": cell.digest,
+        "method": cell.method,
+        "settings": cell.settings,
+        "measure": cell.measure,
+        "seed": cell.seed,
+        "figures": figures,
+        "seconds": round(taken(), 1),
+        "at_once": place.jobs,
+        "device": device_name(place.device),
+        "torch": torch.__version__,
+        "glocal": glocal.__version__,
+        "python": platform.python_version(),
+    }
+    place.kept.mkdir(parents=True, exist_ok=True)
+    write(place.file(cell), (json.dumps(found, indent=1) + "\n").encode())
+    shutil.rmtree(work)
+    return True
+
+
+def run_all(cells: Sequence[Cell], place: Place, until: float) -> Iterable[tuple[Cell, bool]]:
+    """Every cell in turn until the time is up: the cell, and whether it is done."""
+
+    def stop() -> bool:
+        return stop_requested() or time.time() >= until
+
+    with graceful():
+        for cell in cells:
+            if stop():
+                return
+            if not locks.held(place.work / cell.digest):  # another runner has it
+                yield cell, run(cell, place, stop)
+
+
+def run_in_processes(
+    cells: Sequence[Cell], place: Place, until: float, options: Sequence[str]
+) -> Iterable[tuple[Cell, bool]]:
+    """The same with so many processes at once, each of which runs one cell after another."""
+    script = str(HERE / "run.py")
+
+    def one(cell: Cell) -> tuple[Cell, bool] | None:
+        left = until - time.time()
+        if left <= 0:
+            return None
+        words = [sys.executable, script, cell.table, "--cell", cell.name, "--device", place.device]
+        words += ["--seconds", f"{left:.0f}", "--at-once", str(place.jobs), *options]
+        ended = subprocess.run(words, capture_output=True, text=True, check=False)
+        if ended.returncode:
+            print(f"{cell.name} failed: {ended.stderr.strip()[-2000:]}", flush=True)
+        return cell, place.done(cell) is not None
+
+    with ThreadPoolExecutor(place.jobs) as pool:
+        yield from (ended for ended in pool.map(one, cells) if ended is not None)

@@ -1,0 +1,281 @@
+"""The papers' tables: files of settings, a runner that can be stopped, a page made of cells."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import glocal  # noqa: E402
+from glocal.core import locks  # noqa: E402
+from glocal.data.datasets.formats import CIFAR_BINARY, IDX  # noqa: E402
+from glocal.methods.specs import resolve  # noqa: E402
+from papers import cells, estimates, newcomer, page, tables  # noqa: E402
+from papers.measuring import config_of  # noqa: E402
+
+TINY = """
+title = "Tiny"
+source = "a paper, its table"
+kind = "{kind}"
+seeds = [0, 1]
+differs = ["Ours is of digits."]
+
+[settings]
+data = "digits"
+clients = 4
+partition = "classes(3)"
+rounds = 4
+sampled = 2
+model = "mlp(8)"
+engine = "vectorised"
+baseline = "{baseline}"
+
+[measure]
+train = 60
+test = 20
+own_epochs = 1
+join_rounds = 1
+fraction = 0.5
+
+[quick]
+rounds = 1
+
+[[columns]]
+name = "{column}"
+label = "accuracy, %"
+
+[[rows]]
+name = "{method}"
+label = "A method"
+method = "{method}(lr=0.1, {more})"
+
+[[groups]]
+name = "digits"
+label = "digits"
+[groups.published]
+{method} = [[50.0, 1.5]]
+"""
+FIT = {"kind": "fit", "column": "accuracy", "method": "superfed-mm", "more": "start=0.5"}
+JOIN = {"kind": "join", "column": "old_after", "method": "lg-fedavg", "more": "warmup=2"}
+ALONE = "local(max_epochs=2, lr=0.1)"
+
+
+def tiny(folder: Path, kind: dict[str, str]) -> tables.Table:
+    baseline = ALONE if kind is JOIN else "none"
+    (folder / "tiny.toml").write_text(TINY.format(**kind, baseline=baseline))
+    return tables.read("tiny", folder)
+
+
+@pytest.mark.parametrize("name", tables.names())
+def test_a_tables_settings_and_methods_are_valid(name: str) -> None:
+    table = tables.read(name)
+    every = table.cells()
+    assert len({cell.name for cell in every}) == len({cell.digest for cell in every}) == len(every)
+    for cell in (*every, *table.cells(quick=True)):
+        resolve(cell.method)
+        config_of(cell, "cpu")
+        assert estimates.seconds(cell, {}) > estimates.START
+
+
+def test_rows_and_columns_that_are_not_there_are_refused(tmp_path) -> None:
+    text = TINY.format(**FIT, baseline="none")
+    (tmp_path / "a.toml").write_text(text.replace("superfed-mm = [[", "fedavg = [["))
+    with pytest.raises(ValueError, match="no row 'fedavg'"):
+        tables.read("a", tmp_path)
+    (tmp_path / "b.toml").write_text(text.replace("[[50.0, 1.5]]", "[1, 2]"))
+    with pytest.raises(ValueError, match="more figures than columns"):
+        tables.read("b", tmp_path)
+
+
+@pytest.mark.parametrize("kind", [FIT, JOIN], ids=["fit", "join"])
+def test_a_cell_that_was_stopped_comes_to_the_same_bits(kind, tmp_path) -> None:
+    cell = tiny(tmp_path, kind).cells()[0]
+    whole = cells.Place(tmp_path / "whole", tmp_path / "work")
+    assert cells.run(cell, whole, lambda: False)
+    stopped = replace(whole, kept=tmp_path / "stopped")
+    attempts = 0
+    while stopped.done(cell) is None:
+        asked = iter([False, True, True, True])  # in the second round
+        done = cells.run(cell, stopped, partial(next, asked, False))
+        assert done == (stopped.done(cell) is not None)
+        attempts += 1
+    assert attempts > 1
+    a, b = whole.done(cell), stopped.done(cell)
+    assert a is not None
+    assert b is not None
+    assert a["figures"] == b["figures"]
+    assert not list((tmp_path / "work").iterdir())
+
+
+def test_what_test_data_would_pick_has_a_name_of_its_own(tmp_path) -> None:
+    place = cells.Place(tmp_path / "kept", tmp_path / "work")
+    cell = tiny(tmp_path, FIT).cells()[0]
+    assert cells.run(cell, place, lambda: False)
+    kept = place.done(cell)
+    assert kept is not None
+    told = kept["figures"]
+    assert [*told["along"]] == [f"λ={i / 10:g}" for i in range(11)]
+    assert told["along_least"] == min(told["along"].values())
+    assert told["test_picked_one"] == max(told["along"].values())
+    assert told["test_picked"] >= told["test_picked_one"]
+    assert told["test_picked"] >= told["accuracy"]
+
+
+def test_the_newcomer_has_others_images_turned() -> None:
+    fed = glocal.load("digits", clients=4, partition="iid")
+    both = newcomer.with_rotated(fed, seed=0, train=40, test=10)
+    assert [len(split.of(4)) for split in (both.train, both.val, both.test)] == [36, 4, 10]
+    assert len(both) == 5
+    for split, sources in (("train", ("train", "val")), ("test", ("test",))):
+        theirs = torch.cat([getattr(fed, name).rows for name in sources])
+        images = {fed.x[row].numpy().tobytes(): int(fed.y[row]) for row in theirs}
+        for row in getattr(both, split).of(4):
+            back = torch.rot90(both.x[row], -1, (1, 2)).contiguous()
+            assert images[back.numpy().tobytes()] == int(both.y[row])
+    for k in range(4):
+        assert torch.equal(both.train.of(k), fed.train.of(k))
+
+
+def test_a_cell_that_another_runner_has_is_passed_over(tmp_path) -> None:
+    first, second = tiny(tmp_path, FIT).cells()
+    place = cells.Place(tmp_path / "kept", tmp_path / "work")
+    with locks.hold(place.work / first.digest):
+        assert list(cells.run_all([first, second], place, time.time() + 600)) == [(second, True)]
+    assert place.done(first) is None
+    assert list(cells.run_all([first, second], place, time.time() - 1)) == []
+
+
+def test_changed_settings_are_run_again(tmp_path) -> None:
+    table = tiny(tmp_path, FIT)
+    place = cells.Place(tmp_path, tmp_path)
+    cell = table.cells()[0]
+    kept = {"digest": cell.digest, "figures": {}}
+    place.file(cell).write_text(json.dumps(kept))
+    assert place.done(cell) == kept
+    other = replace(table, settings={**table.settings, "rounds": 5}).cells()[0]
+    assert other.name == cell.name
+    assert place.done(other) is None
+
+
+def test_a_preset_whose_settings_change_has_another_digest() -> None:
+    cell = tables.read("lg-table6").cells()[0]
+    spelt = replace(cell, method=cell.method.replace("warmup=400", "warmup=401"))
+    assert spelt.digest != cell.digest
+
+
+def found(table: tables.Table, values: tuple[float, ...], device: str) -> dict[Any, Any]:
+    return {
+        cell: {
+            "figures": {"accuracy": value, "accuracy_std": 0.03, "test_picked": None},
+            "device": device,
+            "seconds": 80.0,
+            "at_once": 2,
+        }
+        for cell, value in zip(table.cells(), values, strict=False)
+    }
+
+
+def test_the_page_has_published_ours_and_the_difference(tmp_path) -> None:
+    table = tiny(tmp_path, FIT)
+    done = found(table, (0.52, 0.54), "two x86-64 cores")
+    text = page.section(table, done, {})
+    assert (
+        "| digits | A method | accuracy, % | 50.00 (1.50) | 53.00 (1.41) | +3.00 | 2 | "
+        "two x86-64 cores |"
+    ) in text
+    assert "- Ours is of digits." in text
+    assert "Not run" not in text
+    over_clients = replace(table, columns=(replace(table.columns[0], spread="clients"),))
+    assert "53.00 (3.00)" in page.section(over_clients, done, {})
+    half = page.section(table, found(table, (0.52,), "cuda"), {})
+    assert "| 52.00 | +2.00 | 1 of 2 |" in half
+    assert "- digits: all rows; 1 run, about " in half
+
+
+def test_estimates_come_from_cells_that_ran_on_a_gpu(tmp_path) -> None:
+    table = tiny(tmp_path, FIT)
+    assert estimates.seen(found(table, (0.5,), "two x86-64 cores")) == {}
+    seen = estimates.seen(found(table, (0.5,), "NVIDIA H200"))
+    cell = table.cells()[0]
+    assert seen == {"mlp": pytest.approx(1000 * (80 / 2 - 20) / estimates.milliseconds(cell))}
+    assert estimates.seconds(cell, seen) == pytest.approx(80 / 2)
+
+
+def test_the_page_shows_what_was_kept() -> None:
+    text = page.text([tables.read(name) for name in tables.names()], cells.Place())
+    kept = page.PAGE.read_text(encoding="utf-8")
+    assert text == kept, "python benchmarks/papers/run.py --page"
+
+
+def test_no_cell_is_left_over_from_other_settings() -> None:
+    every = {cell.name: cell for name in tables.names() for cell in tables.read(name).cells()}
+    for path in cells.KEPT.glob("*.json"):
+        assert path.stem in every
+        assert cells.Place().done(every[path.stem]) is not None, f"{path.stem} has to be run again"
+
+
+def test_packed_data_is_read_again(tmp_path) -> None:
+    from papers import packing
+
+    rng = np.random.default_rng(0)
+
+    def arrays(shape: tuple[int, ...], train: int, test: int) -> dict[str, Any]:
+        made = {
+            "x_train": (train, *shape),
+            "y_train": (train,),
+            "x_test": (test, *shape),
+            "y_test": (test,),
+        }
+        return {k: rng.integers(0, 10, size, dtype=np.uint8) for k, size in made.items()}
+
+    for form, pack, given in (
+        (IDX, packing.pack_mnist, arrays((1, 28, 28), 6, 3)),
+        (CIFAR_BINARY, packing.pack_cifar10, arrays((3, 32, 32), 15, 3)),
+    ):
+        pack(tmp_path, given)
+        files = {n: gzip.decompress((tmp_path / f"{n}.gz").read_bytes()) for n in form.files}
+        again = form.decode(files)
+        assert all(np.array_equal(again[k], given[k]) for k in given)
+
+
+def test_the_runner_needs_torch_and_numpy_alone() -> None:
+    without = ("typer", "rich", "sklearn", "safetensors", "pandas", "scipy", "matplotlib", "PIL")
+    program = (
+        "import runpy, sys\n"
+        f"for name in {without}: sys.modules[name] = None\n"
+        "sys.argv = ['run.py', '--list']\n"
+        f"runpy.run_path({str(ROOT / 'benchmarks/papers/run.py')!r}, run_name='__main__')\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "lg-table6" in ended.stdout
+
+
+def test_what_is_not_there_is_said_in_one_line() -> None:
+    script = str(ROOT / "benchmarks/papers/run.py")
+    for words, said in (
+        (["lg-table9"], "there is no table lg-table9"),
+        ([], "name a table"),
+        (["lg-table6", "--only", "nobody"], "no cell has that name"),
+    ):
+        ended = subprocess.run(
+            [sys.executable, script, *words], capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 2
+        assert said in ended.stderr
+        assert "Traceback" not in ended.stderr
