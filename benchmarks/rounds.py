@@ -3,6 +3,7 @@
 python benchmarks/rounds.py --json out.json         the cases of ``glocal bench``
 python benchmarks/rounds.py --rule                  what the rule behind ``auto`` rests on
 python benchmarks/rounds.py --rule --compiled       and compiled (minutes for recurrent ones)
+python benchmarks/rounds.py --convolutions --compiled     the same for convolutions
 """
 
 from __future__ import annotations
@@ -29,19 +30,31 @@ RULE = (
 )
 """Dense and recurrent models of growing size, in cohorts of 10 and more."""
 
+CONVOLUTIONS = (
+    Case("lenet, 10 × 5", "lenet", (3, 32, 32), clients=10, examples=40, batch_size=5),
+    Case("lenet, 10 × 10", "lenet", (3, 32, 32), clients=10, examples=80, batch_size=10),
+    Case("lenet, 10 × 20", "lenet", (3, 32, 32), clients=10, examples=160, batch_size=20),
+    Case("lenet, 10 × 50", "lenet", (3, 32, 32), clients=10, examples=400, batch_size=50),
+    Case("lenet, 50 × 10", "lenet", (3, 32, 32), clients=50, examples=40, batch_size=10),
+    Case("lenet on 1×28×28, 10 × 10", "lenet", (1, 28, 28), 10, 80, 10),
+    Case("resnet10(width=8), 10 × 10", "resnet10(width=8)", (3, 32, 32), 10, 20, 10),
+    Case("cnn, 5 × 10", "cnn", (3, 32, 32), clients=5, examples=40, batch_size=10),
+)
+"""Convolutions in cohorts of clients × examples of a batch."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="write the result to this file")
     parser.add_argument("--repeats", type=int, default=7, help="timed rounds of each contestant")
     parser.add_argument("--rule", action="store_true", help="the cases behind the auto rule")
+    parser.add_argument("--convolutions", action="store_true", help="its cases of convolutions")
     parser.add_argument("--only", nargs="+", help="names of the cases to run")
     parser.add_argument("--compiled", action="store_true", help="time compiled steps as well")
     options = parser.parse_args()
+    groups = (RULE,) * options.rule + (CONVOLUTIONS,) * options.convolutions or (CASES,)
     cases = [
-        case
-        for case in (RULE if options.rule else CASES)
-        if not options.only or case.name in options.only
+        case for group in groups for case in group if not options.only or case.name in options.only
     ]
     with reporter(None) as report:
         result = run_bench(
