@@ -76,6 +76,7 @@ def test_one_participants_page_has_nothing_of_others(name: str, tmp_path: Path) 
         assert other not in text
         assert json.dumps(other)[1:-1] not in text
         assert other.encode() not in text.encode()
+    assert "(chosen on its own data), with a 90 % interval" in text
     page = Page(text)
     assert [e.attributes["data-participant"] for e in page.with_class("participant")] == [name]
     rows = [r for m in page.data["groups"][0]["methods"].values() for r in m["clients"]]

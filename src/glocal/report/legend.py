@@ -113,10 +113,11 @@ def _what_is_above(summaries: Sequence[Mapping[str, Any]]) -> str:
         what = "the model the client trains by itself"
         return f"vs alone: {counted} {better} {what}, with a 90 % interval. "
     families = ", ".join(f"{k} {n}" for k, n in sorted(best.items(), key=lambda i: -i[1]))
+    which = f": {families}" if families else ""  # a page of one participant has no counts
     return (
         f"vs same model: {counted} {better} the same model that the client trains by itself; vs "
-        f"best alone: {better} the best it can train by itself (chosen on its own data: "
-        f"{families}), with a 90 % interval. "
+        f"best alone: {better} the best it can train by itself (chosen on its own data{which}), "
+        "with a 90 % interval. "
     )
 
 
