@@ -30,10 +30,8 @@ class ApartFolder:
     """The files that a node shares with its SuperNode."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.socket = path / "socket"
-        self.key = path / "key"
-        self.authority = path / "ca.crt"
+        self.path, self.socket = path, path / "socket"
+        self.key, self.authority = path / "key", path / "ca.crt"
         self.connection_file = path / "connection.json"
 
     def check(self) -> None:

@@ -5,15 +5,7 @@ from __future__ import annotations
 from glocal.report.legend import any_compressed
 from glocal.report.page import svg
 from glocal.report.page.markup import Html, Place, tag
-from glocal.report.page.sections.common import (
-    Methods,
-    finished,
-    panels,
-    prefix,
-    section,
-    table,
-    unit,
-)
+from glocal.report.page.sections import common
 from glocal.report.recorded import recorded
 from glocal.report.tables import short
 from glocal.report.units import Unit
@@ -21,11 +13,11 @@ from glocal.report.units import Unit
 
 def cost(group: Place) -> Html | None:
     """What each method sent and computed, and a mark for each against that."""
-    methods = finished(group)
+    methods = common.finished(group)
     if not methods:
         return None
-    name, how = prefix(group), unit(group)
-    there = panels(
+    name, how = common.prefix(group), common.unit(group)
+    there = common.panels(
         _against(
             f"{name}-sent",
             "communication",
@@ -46,10 +38,10 @@ def cost(group: Place) -> Html | None:
     left = " Further left costs less." if there else ""
     note = f"All participants and rounds together, mean over repeats.{left}"
     costs = _table(f"{name}-cost-table", methods)
-    return section(f"{name}-cost", "What it costs", tag("p", note), there, costs)
+    return common.section(f"{name}-cost", "What it costs", tag("p", note), there, costs)
 
 
-def _table(name: str, methods: Methods) -> Html:
+def _table(name: str, methods: common.Methods) -> Html:
     in_bytes = any_compressed({n: recorded(m.value) for n, m in methods})
     columns = {"parameters sent up": "params_up", "sent down": "params_down"}
     columns |= {"bytes up": "bytes_up"} if in_bytes else {}
@@ -58,11 +50,11 @@ def _table(name: str, methods: Methods) -> Html:
         [tag("bdi", n), *((m / "summary").get(k).number(short) for k in columns.values())]
         for n, m in methods
     ]
-    return table(name, "What each method costs", ["method", *columns], rows)
+    return common.table(name, "What each method costs", ["method", *columns], rows)
 
 
 def _against(
-    name: str, what: str, methods: Methods, keys: tuple[str, ...], x: str, how: Unit
+    name: str, what: str, methods: common.Methods, keys: tuple[str, ...], x: str, how: Unit
 ) -> Html | None:
     points = []
     for i, (method, place) in enumerate(methods):

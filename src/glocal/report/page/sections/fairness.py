@@ -5,15 +5,7 @@ from __future__ import annotations
 from glocal.evaluation.metrics import PERCENT, lorenz
 from glocal.report.page import svg
 from glocal.report.page.markup import Html, Place, known, tag
-from glocal.report.page.sections.common import (
-    drawn,
-    finished,
-    panels,
-    prefix,
-    section,
-    table,
-    unit,
-)
+from glocal.report.page.sections import common
 from glocal.report.page.sections.learning import gini
 from glocal.report.tables import number
 from glocal.report.units import Unit
@@ -24,10 +16,10 @@ POINTS = 100
 
 def fairness(group: Place) -> Html | None:
     """The spread of the metric over participants."""
-    methods = [(n, m) for n, m in finished(group) if m.value["clients"]]
+    methods = [(n, m) for n, m in common.finished(group) if m.value["clients"]]
     if not methods:
         return None
-    name, how = prefix(group), unit(group)
+    name, how = common.prefix(group), common.unit(group)
     head = ["method", "worst 10 %", "median", "best 10 %", "gap", "Gini ×100"]
     sign = ", in %" if how.metric in PERCENT else ", ×100" if how.scale == 100 else ""
     rows = [
@@ -43,14 +35,14 @@ def fairness(group: Place) -> Html | None:
         "and the worst. A Lorenz curve shows which share of the sum of everybody's "
         f"{how.name} the lowest have: on the diagonal all have the same."
     )
-    return section(
+    return common.section(
         f"{name}-fairness",
         "How evenly",
         tag("p", note),
-        table(
+        common.table(
             f"{name}-fairness-table", f"Spread of {how.name} over participants{sign}", head, rows
         ),
-        panels(_lorenz(name, methods, how), gini(group)),
+        common.panels(_lorenz(name, methods, how), gini(group)),
     )
 
 
@@ -61,7 +53,7 @@ def _figure(method: Place, key: str, how: Unit) -> Html:
 def _lorenz(name: str, methods: list[tuple[str, Place]], how: Unit) -> Html | None:
     curves = []
     for i, (n, m) in enumerate(methods[:14]):
-        values = [row.value["value"] for row in drawn(m) if known(row, "value")]
+        values = [row.value["value"] for row in common.drawn(m) if known(row, "value")]
         points = lorenz(values) if values and min(values) >= 0 else []
         step = max(1, len(points) // POINTS)
         if points:
