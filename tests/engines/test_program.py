@@ -92,8 +92,28 @@ def test_large_dense_models_are_compiled_where_the_run_is_long(
     close(made, alone)
     torch.testing.assert_close(made[0].loss, alone[0].loss)
     assert len(engine.programs.kept) == 1
-    convolutions = Task(toys.group_norm_net())
-    assert resolve("auto", convolutions, torch.device("cpu")) == Sequential()
+
+
+@compiles
+def test_convolutions_are_compiled_client_by_client_where_the_run_is_long() -> None:
+    fed, task = toys.images(), Task(toys.group_norm_net())
+    local = minibatch_training(sgd(0.1, momentum=0.9), batch_size=4)
+    down = {"params": task.params, "lr": torch.tensor(1.0)}
+    job = CohortRound(task, local, fed, down, torch.arange(4), {}, rng.key(3), needs_loss=True)
+    long = replace(job, workload=Workload(compiling.MIN_STEPS["cpu"], 4))
+    engine, alone = resolve("auto", task, torch.device("cpu")), Sequential().round(job)
+    assert engine.round(job)[0].update.keys() == alone[0].update.keys()
+    assert engine.executed == "sequential"  # too short to pay for compiling
+    made = engine.round(long)
+    assert engine.executed == "compiled"
+    close(made, alone)
+    torch.testing.assert_close(made[0].loss, alone[0].loss)
+    (kept,) = engine.programs.kept.values()
+    assert (kept.width, kept.single_thread) == (1, True)
+    # Of whoever is in a cohort, a client's result is the same to the bit.
+    two = engine.round(long.subset(slice(1, 3)))
+    for name, leaf in tree.flatten(two[0].update):
+        assert torch.equal(leaf, dict(tree.flatten(made[0].update))[name][1:3])
 
 
 def remembers() -> Local:

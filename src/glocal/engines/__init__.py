@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
 
 from glocal.core.errors import unknown
-from glocal.engines.base import CohortRound, Engine
+from glocal.engines.base import CohortRound, Engine, convolutional
 from glocal.engines.cluster import Cluster, connected
 from glocal.engines.devices import Devices
 from glocal.engines.sequential import Sequential
@@ -42,11 +41,7 @@ def choose(task: Task, device: torch.device) -> str:
     if device.type == "cuda":
         return "vectorised"
     size = sum(p.numel() for p in task.module.parameters())
-    return "sequential" if _convolutions(task) or size > DENSE_LIMIT else "vectorised"
-
-
-def _convolutions(task: Task) -> bool:
-    return any(isinstance(m, nn.modules.conv._ConvNd) for m in task.module.modules())
+    return "sequential" if convolutional(task) or size > DENSE_LIMIT else "vectorised"
 
 
 def resolve(name: str, task: Task, device: torch.device) -> Engine:
@@ -59,6 +54,6 @@ def resolve(name: str, task: Task, device: torch.device) -> Engine:
     if name == "auto":
         if choose(task, device) == "vectorised":
             return Vectorised(compiled=None)
-        # Compiled, dense layers gain however large they are; convolutions do or do not.
-        return Sequential() if _convolutions(task) else Vectorised(None, None, Sequential())
+        # Compiled, dense layers gain however large they are, and convolutions client by client.
+        return Vectorised(None, None, Sequential())
     return Sequential() if name == "sequential" else Vectorised(compiled=name == "compiled")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from glocal.core import rng, tree
 from glocal.core.types import Downlink, Params, Tree, Uplink
@@ -140,6 +140,11 @@ class Several:
     ) -> dict[str, Params]:
         """All at once, from the first engine."""
         return self.engines[0].candidates(task, local, down, states, clients)
+
+
+def convolutional(task: Task) -> bool:
+    """Whether its model has convolutions, which on a CPU are computed client by client."""
+    return any(isinstance(m, nn.modules.conv._ConvNd) for m in task.module.modules())
 
 
 PerExample = Callable[[Params, Tensor, Tensor], dict[str, Tensor]]

@@ -289,6 +289,9 @@ def _settings(config: Any, device: torch.device, single_thread: bool) -> dict[st
     if device.type == "cpu":
         both = ("realize_cpu_acc_reads_threshold", "realize_acc_reads_threshold")
         settings[next(name for name in both if hasattr(config, name))] = READS
+        # It would turn images so that channels lie side by side, for convolutions that gain nothing
+        # by it, and around them every kernel then reads and writes across the grain.
+        settings["layout_optimization"] = False
         if config.cpp.vec_isa_ok is None and not _TRIED_OUT[0]:
             settings["cpp.vec_isa_ok"] = True
     if single_thread:  # with this wrapper it lets go of Python while it runs

@@ -2,10 +2,10 @@
 
 Clients are divided into blocks (:mod:`glocal.engines.compiled.blocks`), and what is trained lies in
 buffers that a step changes in place. The step is compiled where that pays. On a CPU a block that
-fits a core's cache is trained by one thread from its first step to its last. On a GPU a step is
-captured as a CUDA graph, one for each number of blocks that still train, with the blocks on streams
-of their own; what comes before and after the steps is captured too. So a step costs one launch,
-whatever the model.
+fits a core's cache is trained by one thread from its first step to its last; with convolutions it
+is one client, as those of several are computed one by one, and slower. On a GPU a step is captured
+as a CUDA graph, one for each number of blocks that still train, with the blocks on streams of their
+own; what comes before and after the steps is captured too. So a step costs one launch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch.func import vmap
 
 from glocal.core import rng, tree
 from glocal.core.types import Batch, Carry, Downlink, Tree, Uplink
-from glocal.engines.base import CohortRound, Workload
+from glocal.engines.base import CohortRound, Workload, convolutional
 from glocal.engines.batching import BatchIndex, PlanSize, plan
 from glocal.engines.compiled.blocks import Layout, cache_width, lane_width, width
 from glocal.engines.compiled.cuda_graphs import Captured, record
@@ -80,7 +80,9 @@ class Program:
         """Whether a block is for one thread, and not for all of them."""
         if self.device.type == "cpu":
             size = sum(x.nbytes for x in tree.leaves(self.template))
-            if cohort.lanes is None:
+            if convolutional(self.task):
+                wide, self.single_thread = 1, workload.cohort > 1
+            elif cohort.lanes is None:
                 fits = cache_width(workload.cohort, size)
                 self.single_thread = fits < workload.cohort
                 wide = min(wide, fits)
