@@ -116,6 +116,25 @@ def test_convolutions_are_compiled_client_by_client_where_the_run_is_long() -> N
         assert torch.equal(leaf, dict(tree.flatten(made[0].update))[name][1:3])
 
 
+def test_a_few_numbers_that_rounding_decides_are_no_other_program() -> None:
+    before = rng.normal(rng.key(1), (400, 1000))
+    change = 1e-3 * torch.sign(rng.normal(rng.key(2), (400, 1000)))  # Adam's first step
+    plain = before + change
+
+    def passes(off: float, where: Any) -> bool:
+        made = plain.clone()
+        made[where] += off * change[where]
+        return compiling._same_change(before, made, plain, False)
+
+    one, all_of_them = (3, 7), slice(None)
+    assert passes(0.05, one)  # its gradient is all but zero
+    assert not passes(0.5, one)
+    assert not passes(2.0, one)
+    assert passes(5e-4, all_of_them)
+    assert not passes(0.01, all_of_them)
+    assert not passes(0.05, 3)  # a row of them is no chance
+
+
 def remembers() -> Local:
     """Keeps what it received and sends its weights too: neither is a copy."""
     base = minibatch_training()
