@@ -7,7 +7,7 @@ have finished, and the more calls there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -91,6 +91,8 @@ class Layout:
     """[blocks, width], on the host: how many examples the client in each place has."""
     part: Tensor | None
     """[blocks · width] the part of its mini-batches that each does; None: all."""
+    _steps: dict[tuple[int, int | None, int], list[int]] = field(default_factory=dict)
+    """The steps of phases that were asked for before: rounds of one layout ask again."""
 
     @classmethod
     def of(cls, n: Tensor, width: int, device: torch.device, part: Tensor | None = None) -> Layout:
@@ -111,7 +113,9 @@ class Layout:
 
     def steps(self, phase: Phase, batch: int) -> list[int]:
         """The steps of each block in a phase: its longest client's, and no fewer than a later's."""
-        part = None if self.part is None else self.part.cpu().view_as(self.n)
-        longest = trained_on(phase, self.n, batch, part)[1].amax(1)
-        descending: list[int] = longest.flip(0).cummax(0).values.flip(0).tolist()
-        return descending
+        asked = (phase.epochs, phase.steps, batch)
+        if asked not in self._steps:
+            part = None if self.part is None else self.part.cpu().view_as(self.n)
+            longest = trained_on(phase, self.n, batch, part)[1].amax(1)
+            self._steps[asked] = longest.flip(0).cummax(0).values.flip(0).tolist()
+        return self._steps[asked]
