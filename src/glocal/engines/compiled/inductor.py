@@ -161,7 +161,8 @@ def _same_change(before: Tensor, made: Tensor, plain: Tensor, half_precision: bo
             torch.linalg.vector_norm(x, order) for x in (made - plain, plain - before, plain)
         )
         # Where training itself is not finite, there is nothing to compare.
-        return (gap <= tolerance * change + of_size * size) | ~change.isfinite()
+        passed: Tensor = (gap <= tolerance * change + of_size * size) | ~change.isfinite()
+        return passed
 
     if half_precision:
         return bool(within(2, 0.25, 1e-6))
