@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -114,6 +115,22 @@ def test_convolutions_are_compiled_client_by_client_where_the_run_is_long() -> N
     two = engine.round(long.subset(slice(1, 3)))
     for name, leaf in tree.flatten(two[0].update):
         assert torch.equal(leaf, dict(tree.flatten(made[0].update))[name][1:3])
+
+
+def test_workers_compute_on_one_thread_whatever_the_others_have() -> None:
+    before, number = torch.get_num_threads(), 3
+    torch.set_num_threads(2)
+    try:
+        pool, meeting = program.workers(number), Barrier(number)
+
+        def threads(_: int) -> int:
+            meeting.wait()  # so that each of them answers
+            return torch.get_num_threads()
+
+        assert list(pool.map(threads, range(number))) == [1] * number
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_few_numbers_that_rounding_decides_are_no_other_program() -> None:

@@ -386,6 +386,7 @@ def _pool(number: int, process: int) -> ThreadPoolExecutor:
 
     def start() -> None:
         torch.set_num_threads(1)  # of this thread, and of those that start after it
+        torch.get_num_threads()  # a thread that has not asked takes the number of others later
         torch.set_grad_enabled(False)
         all_started.wait()
 
