@@ -58,7 +58,7 @@ MNIST = {
         RESNET.format(16),
     ),
     "fedevg-paper": ("fedevg(steps=40,fresh=true,reg=0,by_class=false)", RESNET.format(32)),
-    "fedcgan": ("fedcgan(steps=20)", "mlp(64)"),
+    "fedcgan": ("fedcgan(steps=20,lr=0.0005)", "mlp(64)"),
     "fedcvae": ("fedcvae(steps=20)", "mlp(64)"),
 }
 DIGITS = {

@@ -37,8 +37,8 @@ SMALL = {
     "autoencoder": "autoencoder(hidden=3,shared=last(1),warmup=0)",
     "aux-head": "aux-head(shared=last(1),warmup=0)",
     "pretrain": "pretrain(2,shared=last(1),warmup=0)",
-    "fedcgan": "fedcgan(width=1,code=2)",
-    "fedcvae": "fedcvae(width=1,code=2)",
+    "fedcgan": "fedcgan(width=1,code=2,steps=none)",
+    "fedcvae": "fedcvae(width=1,code=2,steps=none)",
     "fedrep": "fedrep(head_epochs=2)",
     "pfedme": "pfedme(inner=2)",
 }

@@ -24,6 +24,7 @@ from glocal.methods import resolve
 from glocal.methods.fedcvae import negative_elbo
 from glocal.methods.fedevg import fedevg
 from glocal.nn.task import Task
+from glocal.slots.client import Phase
 from glocal.slots.method import Plan, Stage, as_plan
 from glocal.testing import check_method, ragged
 from glocal.training.loop import REDUCE, WORK
@@ -275,6 +276,9 @@ def test_images_keep_the_contract(spec: str) -> None:
         ("fedevg(steps=0)", "steps must be an integer"),
         ("fedcgan(steps=0)", "steps must be an integer"),
         ("fedcvae(steps=0)", "steps must be an integer"),
+        ("fedevg(epochs=2)", "epochs=2 would do nothing, since steps=10 .* give steps=none"),
+        ("fedcgan(epochs=2)", "epochs=2 would do nothing, since steps=10 .* give steps=none"),
+        ("fedcvae(epochs=2,steps=3)", "epochs=2 would do nothing, since steps=3"),
         ("fedevg(low=nan)", "low must be a"),
         ("fedevg(high=nan)", "high must be a"),
         ("fedevg(beta_schedule=up)", "beta_schedule"),
@@ -286,6 +290,16 @@ def test_images_keep_the_contract(spec: str) -> None:
 def test_what_makes_no_sense_is_refused(spec: str, message: str) -> None:
     with pytest.raises(GlocalError, match=message):
         resolve(spec)
+
+
+@pytest.mark.parametrize("name", ["fedevg", "fedcgan", "fedcvae"])
+def test_mini_batches_are_counted_unless_passes_are_asked_for(name: str) -> None:
+    def phase(spec: str) -> Phase:
+        return as_plan(resolve(spec)).stages[0].method.local.phases[0]
+
+    assert phase(name).steps == 10
+    passes = phase(f"{name}(epochs=2,steps=none)")
+    assert (passes.steps, passes.epochs) == (None, 2)
 
 
 @pytest.mark.parametrize("bound", ["low=4", "low=5", "high=-4"])

@@ -42,7 +42,7 @@ def fedcgan(
     code: int = 64,
     width: int = 32,
     dense: bool = False,
-    steps: int | None = None,
+    steps: int | None = 10,
     **training: Unpack[TrainingArgs],
 ) -> Method:
     """A conditional GAN is shared; synthetic data comes from its generator.
@@ -59,7 +59,7 @@ def fedcgan(
         dense: whether images go through dense layers instead of convolutions.
         steps: mini-batches of a round, instead of epochs.
     """
-    settings = with_adam(5e-4, training)
+    settings = with_adam(1e-2, training, steps)
     base = local_sgd(**settings)
     opt = base.opt
     if settings["optimiser"] == "adam":

@@ -42,7 +42,7 @@ def fedcvae(
     width: int = 32,
     kl: float = 1.0,
     dense: bool = False,
-    steps: int | None = None,
+    steps: int | None = 10,
     **training: Unpack[TrainingArgs],
 ) -> Method:
     """A conditional VAE is shared; synthetic data comes from its decoder.
@@ -61,7 +61,7 @@ def fedcvae(
         steps: mini-batches of a round, instead of epochs.
     """
     not_negative(kl=kl)
-    settings = with_adam(1e-3, training)
+    settings = with_adam(1e-3, training, steps)
     base = local_sgd(**settings)
 
     def both(nets: Nets, w: Tree, batch: Batch, key: Tensor) -> Callable[[Tree], Tensor]:

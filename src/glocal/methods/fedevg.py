@@ -100,7 +100,7 @@ def fedevg(
     steps_down = beta, beta_last, beta_schedule, delta
     moves = server_examples.Moves(spc, *steps_down, clip, boxed, low, high)
     chains = energy.Chain(chain, gamma, sigma, clip)
-    base = local_sgd(**with_adam(1e-3, training))
+    base = local_sgd(**with_adam(1e-3, training, steps))
     at_once = synthetic_batch or base.batch_size or None  # a batch of 0 is all there are
 
     def init(task: Task, params: Params, key: Tensor) -> ClientState:

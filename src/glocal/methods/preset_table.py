@@ -198,6 +198,10 @@ _FEDEVG_SETTINGS = {
     "rounds": 500,
     "model": "resnet10",
 }
+_BESIDE_FEDEVG = {
+    "fedcgan": "fedcgan(steps=none, lr=0.0005)",
+    "fedcvae": "fedcvae(steps=none, lr=0.001)",
+}
 _FEDEVG_REMARK = "the paper also has 100 clients (fraction 0.1) and alpha 0.01"
 
 
@@ -207,9 +211,9 @@ def _of_fedevg() -> dict[str, Preset]:
         settings = {"data": data, **_FEDEVG_SETTINGS}
         settings |= {"transforms": transforms} if transforms else {}
         found[f"fedevg@{data}"] = Preset(_FEDEVG, FEDEVG, settings, _FEDEVG_REMARK)
-        for method in ("fedcgan", "fedcvae"):
+        for method, spec in _BESIDE_FEDEVG.items():
             remark = f"{_FEDEVG_REMARK}; its networks' settings are not given"
-            found[f"{method}@fedevg-{data}"] = Preset(method, FEDEVG, settings, remark)
+            found[f"{method}@fedevg-{data}"] = Preset(spec, FEDEVG, settings, remark)
     return found
 
 

@@ -68,8 +68,16 @@ def in_force(settings: TrainingArgs) -> tuple[tuple[str, Any], ...]:
     return tuple((key, values[key]) for key in _KINDS if key in values)
 
 
-def with_adam(lr: float, training: TrainingArgs) -> TrainingArgs:
-    """Adam and batches of 64 by default; SGD where momentum is asked for, which Adam has not."""
+def with_adam(lr: float, training: TrainingArgs, steps: int | None) -> TrainingArgs:
+    """Adam and batches of 64 by default; SGD where momentum is asked for, which Adam has not.
+
+    It refuses epochs where ``steps`` says how many mini-batches a round has.
+    """
+    if steps is not None and "epochs" in training:
+        raise GlocalError(
+            f"epochs={training['epochs']} would do nothing, since steps={steps} is how many "
+            "mini-batches a round has: give steps=none, or leave epochs out."
+        )
     name = "sgd" if training.get("momentum") or training.get("nesterov") else "adam"
     settings: TrainingArgs = {"optimiser": name, "lr": lr, "batch_size": 64, "epochs": 1}
     settings |= training
