@@ -11,6 +11,7 @@ import pytest
 import torch
 from test_engines import work
 
+import glocal
 import toys
 from conftest import compiles
 from glocal import engines
@@ -115,6 +116,19 @@ def test_convolutions_are_compiled_client_by_client_where_the_run_is_long() -> N
     two = engine.round(long.subset(slice(1, 3)))
     for name, leaf in tree.flatten(two[0].update):
         assert torch.equal(leaf, dict(tree.flatten(made[0].update))[name][1:3])
+
+
+@pytest.mark.parametrize(
+    ("spec", "executed"),
+    [
+        ("fedcgan(width=4, steps=1)", "sequential"),
+        ("fedcgan(width=4, steps=1, dense=true)", "vectorised"),
+        ("fedevg(steps=1)", "vectorised"),  # what it sends are images, and no weights
+    ],
+)
+def test_a_methods_own_convolutions_are_trained_one_by_one(spec: str, executed: str) -> None:
+    run = glocal.fit(spec, glocal.load("digits", clients=3), rounds=1, baseline="none")
+    assert run.repeats[0].engine == executed
 
 
 def test_workers_compute_on_one_thread_whatever_the_others_have() -> None:

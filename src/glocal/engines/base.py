@@ -93,6 +93,13 @@ class CohortRound:
         """What the clients receive: the same for all, or stacked, one for each."""
         return self.down if self.lanes is None else tree.row(self.down, self.lanes.number)
 
+    @property
+    def convolutional(self) -> bool:
+        """Whether clients train convolutions, the task's or the method's own."""
+        weights = tree.leaves(self.local.networks(self.down))
+        own = any(w.dim() - (self.lanes is not None) >= 4 for w in weights)
+        return own or convolutional(self.task)
+
     def subset(self, chosen: slice | Tensor) -> CohortRound:
         """The same round for some of the cohort."""
         lanes = self.lanes and Lanes(self.lanes.number[chosen], self.lanes.keys[chosen])

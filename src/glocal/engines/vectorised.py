@@ -74,13 +74,22 @@ class Vectorised:
 
     def round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         """The cohort's round."""
-        if self.short is not None and not self.compiles(_workload(cohort), cohort.ids.device):
-            self._note(self.short.name)
-            return self.short.round(cohort)
+        short = self._short_for(cohort)
+        if short is not None and not self.compiles(_workload(cohort), cohort.ids.device):
+            self._note(short.name)
+            return short.round(cohort)
         size, clients = self.chunk or _chunk(cohort), len(cohort.ids)
         if clients <= size:
             return self._round(cohort)
         return joined(cohort, [self._round(part) for part in parts_of(cohort, size)])
+
+    def _short_for(self, cohort: CohortRound) -> Sequential | None:
+        """What trains it where steps are not compiled, if not this one.
+
+        Where the rule is left to choose, that is also so of a method's own convolutions.
+        """
+        by_rule = self.compiled is None and cohort.ids.device.type == "cpu"
+        return Sequential() if by_rule and cohort.convolutional else self.short
 
     def _round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         stage = ["start"]
@@ -135,9 +144,9 @@ class Vectorised:
                 any_size=bool(self.compiled),
                 widest=_chunk(cohort),
             )
-        if result is None and self.short is not None:
-            self._note(self.short.name)
-            return self.short.round(cohort)
+        if result is None and (short := self._short_for(cohort)) is not None:
+            self._note(short.name)
+            return short.round(cohort)
         self._note("compiled" if result and self.programs.compiled else "vectorised")
         uplink, states = result or _stepwise(cohort, stage)
         return replace(uplink, loss=loss), states

@@ -85,6 +85,8 @@ class Local:
     poisson: bool = False
     """Whether mini-batches are Poisson samples of the client's examples, as privacy accounting
     wants them, in place of passes over these."""
+    networks: Callable[[Downlink], Tree] = lambda down: {}
+    """What of a downlink are networks that clients train beside the task's model."""
     training: tuple[tuple[str, Any], ...] = ()
     """The settings of training that it was made with, by name, for records."""
 

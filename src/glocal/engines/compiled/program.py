@@ -24,7 +24,7 @@ from torch.func import vmap
 
 from glocal.core import rng, tree
 from glocal.core.types import Batch, Carry, Downlink, Tree, Uplink
-from glocal.engines.base import CohortRound, Workload, convolutional
+from glocal.engines.base import CohortRound, Workload
 from glocal.engines.batching import BatchIndex, PlanSize, plan
 from glocal.engines.compiled.blocks import Layout, cache_width, lane_width, width
 from glocal.engines.compiled.cuda_graphs import Captured, record
@@ -80,7 +80,7 @@ class Program:
         """Whether a block is for one thread, and not for all of them."""
         if self.device.type == "cpu":
             size = sum(x.nbytes for x in tree.leaves(self.template))
-            if convolutional(self.task):
+            if cohort.convolutional:
                 wide, self.single_thread = 1, workload.cohort > 1
             elif cohort.lanes is None:
                 fits = cache_width(workload.cohort, size)

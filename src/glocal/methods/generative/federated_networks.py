@@ -94,6 +94,7 @@ def averaged_networks(
             init=init,
             start=start,
             finish=finish,
+            networks=lambda down: down["networks"],
         ),
         server=averaged(name, kinds, nets_for, spc),
         shared=nothing(),
