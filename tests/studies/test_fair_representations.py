@@ -39,11 +39,13 @@ def config(people: Path, **given: Any) -> Config:
 
 def test_specs_put_the_adversary_where_the_private_layers_end(people: Path) -> None:
     fed = config(people).federation(announced=False)
-    against = study.Against(pretrain=3, lam_local=0.5)
+    against = study.Against(pretrain=3, lam_local=0.5, optimiser="adam", hidden=64)
     specs = study.all_specs(["fedavg", LG], [1, 0, 1], config(people), fed, against)
     assert list(specs) == [("fedavg", 0), ("fedavg", 1), (LG, 0), (LG, 1)]
     assert specs["fedavg", 1].endswith("shared=true, at='layers.2')")
-    assert specs[LG, 0].endswith("steps=1)+pretrain(epochs=3, weight=0.5)")
+    assert specs[LG, 0].endswith(
+        "steps=1, hidden=64, optimiser=adam)+pretrain(epochs=3, weight=0.5)"
+    )
     alone = study.all_specs(["fedavg"], [1], config(people), fed)
     assert alone["fedavg", 1].endswith("at='layers.2')")  # the last layer
 
