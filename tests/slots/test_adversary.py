@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import glocal
-from glocal.core import rng
+from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
 from glocal.data.federation import Federation, federation
@@ -113,6 +113,19 @@ def test_steps_are_those_of_an_independent_loop(
             assert torch.allclose(value[0], w[name], atol=1e-5), name
         for name, value in kept["auxiliary"].items():
             assert torch.allclose(value[0], a[name], atol=1e-5), name
+
+
+def test_shares_without_an_example_are_the_same_for_both_engines() -> None:
+    """More steps than a short mini-batch has examples: nothing is divided by nothing."""
+    settings = "lam=0.5,how=alternating,steps=9,hidden=3,layers=1,optimiser=adam,rate=0.1"
+    spec = f"lg-fedavg(warmup=0,shared=last(1),batch_size=4)+adversary({settings})"
+    kept = []
+    for engine in (Sequential(), Vectorised()):
+        t = training(spec, engine, 2)
+        kept.append(t.run(t.begin(t.task.params)).clients.rows_of(torch.arange(CLIENTS)))
+    one, other = (tree.leaves(state) for state in kept)
+    assert all(a.isfinite().all() for a in one)
+    assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(one, other, strict=True))
 
 
 @both_engines
