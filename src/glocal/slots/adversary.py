@@ -26,6 +26,7 @@ says how fast it learns.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from torch import Tensor
 from torch.nn import functional
@@ -36,13 +37,13 @@ from glocal.core.types import Batch, Params
 from glocal.core.validation import integer, not_negative, positive
 from glocal.nn.dense import dense, dense_init
 from glocal.nn.models.shapes import WIDEST
-from glocal.nn.optim import adam, sgd
+from glocal.nn.optim import Optimizer, adam, sgd
 from glocal.nn.task import Task, weighted_mean
 from glocal.slots.auxiliaries import PREFIX
 from glocal.slots.auxiliary import Auxiliary, Dimensions
 
 HOW = ("reversal", "alternating")
-OPTIMISERS = {"sgd": sgd, "adam": adam}
+OPTIMISERS: dict[str, Callable[[float], Optimizer]] = {"sgd": sgd, "adam": adam}
 TRUNK, HEAD = f"{PREFIX}.trunk", f"{PREFIX}.of-"
 """What the names of its parameters begin with: the hidden layers', and those of an attribute."""
 
