@@ -14,6 +14,7 @@ from glocal.cli import app as cli
 from glocal.core.errors import GlocalError
 from glocal.evaluation import attribute_probe
 from glocal.experiment.config import Config
+from glocal.report.fair_representations import short_names
 from glocal.studies import fair_representations as study
 
 LG = "lg-fedavg(warmup=0, shared=last(1))"
@@ -128,3 +129,8 @@ def test_what_cannot_be_is_one_sentence(
 ) -> None:
     with pytest.raises(GlocalError, match=problem):
         study.fair_representations(methods, config(people, **given), lams=lams)
+
+
+def test_namesakes_in_a_legend_show_the_settings_in_which_they_differ() -> None:
+    methods = ["lg-fedavg(warmup=0, epochs=1)", "lg-fedavg(warmup=0, epochs=10)", "fedavg(lr=1)"]
+    assert short_names(methods) == ["lg-fedavg epochs=1", "lg-fedavg epochs=10", "fedavg"]
