@@ -143,7 +143,7 @@ def short_names(methods: list[str]) -> list[str]:
     settings = [set(method.partition("(")[2].removesuffix(")").split(", ")) for method in methods]
     found = []
     for name, own in zip(names, settings, strict=True):
-        others = [s for n, s in zip(names, settings, strict=True) if n == name]
-        differ = sorted(own - set.intersection(*others) - {""})
+        others = [given for n, given in zip(names, settings, strict=True) if n == name]
+        differ = sorted(s for s in own if s and not all(s in other for other in others))
         found.append(" ".join([name, *differ]))
     return found
