@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import glocal
-from glocal.core import rng
+from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
 from glocal.data.federation import Federation, federation
@@ -72,16 +73,17 @@ def leaf(params: Params) -> Params:
 
 
 def expected(
-    t: Training, k: int, a: Params, lam: float, how: str, steps: int
+    t: Training, batches: Tensor, a: Params, lam: float, how: str, steps: int
 ) -> tuple[Params, Params]:
-    """Two passes of all a client's examples, written out."""
+    """A client's steps on the rows of its mini-batches, written out."""
     assert t.fed.attributes is not None
-    rows, w = t.fed.train.of(k), t.task.params
-    x, y, codes = t.fed.x[rows], t.fed.y[rows], t.fed.attributes.codes[rows]
-    for _ in range(2):
-        for _ in range(steps if how == "alternating" else 0):
+    w = t.task.params
+    for rows in batches:
+        x, y, codes = t.fed.x[rows], t.fed.y[rows], t.fed.attributes.codes[rows]
+        for share in range(steps if how == "alternating" else 0):
             a = leaf(a)
-            a = moved(a, adversary_loss(a, model_of(w, x)[0], codes), 2 * RATE)
+            h = model_of(w, x[share::steps])[0]
+            a = moved(a, adversary_loss(a, h, codes[share::steps]), 2 * RATE)
         w, a = leaf(w), leaf(a)
         h, logits = model_of(w, x)
         against = adversary_loss(a, h, codes)
@@ -92,8 +94,12 @@ def expected(
 
 
 @both_engines
-@pytest.mark.parametrize(("how", "steps"), [("reversal", 1), ("alternating", 2)])
-def test_steps_are_those_of_an_independent_loop(engine: Engine, how: str, steps: int) -> None:
+@pytest.mark.parametrize(
+    ("how", "steps"), [("reversal", 1), ("alternating", 1), ("alternating", 3)]
+)
+def test_steps_are_those_of_an_independent_loop(
+    engine: Engine, how: str, steps: int, drawn: dict[int, Tensor]
+) -> None:
     settings = f"lam=0.6,how={how},steps={steps},hidden=3,layers=1,rate=2"
     base = f"fedavg(shared=last(1),batch_size=0,epochs=2,lr={RATE})"
     t = training(f"{base}+adversary({settings})", engine)
@@ -101,7 +107,7 @@ def test_steps_are_those_of_an_independent_loop(engine: Engine, how: str, steps:
     first = t.make(progress, t.halves[0])
     t.one_round(progress)
     for k in (0, 3):
-        w, a = expected(t, k, first(k)["auxiliary"], 0.6, how, steps)
+        w, a = expected(t, drawn[k], first(k)["auxiliary"], 0.6, how, steps)
         kept = progress.clients.rows_of(torch.tensor([k]))
         for name, value in kept["inner"]["private"].items():
             assert torch.allclose(value[0], w[name], atol=1e-5), name
@@ -109,15 +115,54 @@ def test_steps_are_those_of_an_independent_loop(engine: Engine, how: str, steps:
             assert torch.allclose(value[0], a[name], atol=1e-5), name
 
 
+def test_shares_without_an_example_are_the_same_for_both_engines() -> None:
+    """More steps than a short mini-batch has examples: nothing is divided by nothing."""
+    settings = "lam=0.5,how=alternating,steps=9,hidden=3,layers=1,optimiser=adam,rate=0.1"
+    spec = f"lg-fedavg(warmup=0,shared=last(1),batch_size=4)+adversary({settings})"
+    kept = []
+    for engine in (Sequential(), Vectorised()):
+        t = training(spec, engine, 2)
+        kept.append(t.run(t.begin(t.task.params)).clients.rows_of(torch.arange(CLIENTS)))
+    one, other = (tree.leaves(state) for state in kept)
+    assert all(a.isfinite().all() for a in one)
+    assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(one, other, strict=True))
+
+
 @both_engines
-def test_a_shared_adversary_is_averaged_as_the_model_is(engine: Engine) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_optimiser_of_its_own(engine: Engine, shared: bool) -> None:
+    """Adam's first step is the rate, whatever the gradient; the model's stays the client's."""
+    more = ",shared=true,at='layers.2'" if shared else ""
+    settings = f"lam=0,hidden=3,layers=1,rate=0.5,optimiser=adam{more}"
+    base = f"fedavg(shared={'everything' if shared else 'last(1)'},batch_size=0,epochs=1,lr={RATE})"
+    t = training(f"{base}+adversary({settings})", engine)
+    progress = t.begin(t.task.params)
+    if shared:
+        one = replace(t, sampler=Fixed(1))
+        before = dict(progress.server["params"])
+        one.one_round(progress)
+        after = progress.server["params"]
+    else:
+        before = t.make(progress, t.halves[0])(0)["auxiliary"]
+        t.one_round(progress)
+        after = {
+            n: v[0] for n, v in progress.clients.rows_of(torch.tensor([0]))["auxiliary"].items()
+        }
+    name = "auxiliary.of-0.0.bias"
+    assert torch.allclose((after[name] - before[name]).abs(), torch.tensor(0.5 * RATE), rtol=1e-3)
+
+
+@both_engines
+def test_a_shared_adversary_is_averaged_as_the_model_is(
+    engine: Engine, drawn: dict[int, Tensor]
+) -> None:
     settings = "lam=0.6,hidden=3,layers=1,rate=2,shared=true,at='layers.2'"
     t = training(f"fedavg(batch_size=0,epochs=2,lr={RATE})+adversary({settings})", engine)
     progress = t.begin(t.task.params)
     begun = {n: p for n, p in progress.server["params"].items() if n.startswith("auxiliary")}
     t.one_round(progress)
     n = t.fed.train.counts().float()
-    ends = [expected(t, k, begun, 0.6, "reversal", 1) for k in range(CLIENTS)]
+    ends = [expected(t, drawn[k], begun, 0.6, "reversal", 1) for k in range(CLIENTS)]
     for name, value in progress.server["params"].items():
         of_clients = torch.stack([{**w, **a}[name] for w, a in ends])
         mean = torch.einsum("k,k...->...", n / n.sum(), of_clients)
@@ -181,6 +226,7 @@ def test_one_attribute_and_a_linear_adversary() -> None:
     [
         ("lg-fedavg+adversary(how=both)", {}, "way to train an adversary"),
         ("lg-fedavg+adversary(lam=-1)", {}, "lam must be"),
+        ("lg-fedavg+adversary(optimiser=lbfgs)", {}, "optimiser"),
         ("lg-fedavg+adversary(steps=3)", {}, "steps= goes with how=alternating"),
         ("fedavg+adversary", {}, "keeps no layer private"),
         ("fedavg+adversary(shared=true)", {}, "name the layer that reads one with at="),

@@ -70,7 +70,7 @@ def descend(params: Params, loss: Tensor, rate: float) -> Params:
     ("weight", "rate", "own_steps"), [(0.7, 1.0, 0), (-0.4, 2.0, 0), (-0.4, 0.5, 2), (0.0, 1.0, 0)]
 )
 def test_steps_are_those_of_an_independent_loop(
-    engine: Engine, weight: float, rate: float, own_steps: int
+    engine: Engine, weight: float, rate: float, own_steps: int, drawn: dict[int, Tensor]
 ) -> None:
     """Together, against each other, one after the other, and as a probe."""
     auxiliary = replace(aux_head(), weight=weight, rate=rate, own_steps=own_steps)
@@ -79,14 +79,14 @@ def test_steps_are_those_of_an_independent_loop(
     first = t.make(progress, t.halves[0])
     t.one_round(progress)
     for k in range(3):
-        rows = t.fed.train.of(k)
-        x, y = t.fed.x[rows], t.fed.y[rows]
         w, a = t.task.params, first(k)["auxiliary"]
-        for _ in range(2):
-            for _ in range(own_steps):
+        for rows in drawn[k]:
+            x, y = t.fed.x[rows], t.fed.y[rows]
+            for share in range(own_steps):
                 a = leaf(a)
-                h, _ = model_of(w, x)
-                a = descend(a, functional.cross_entropy(second(a, h), y), RATE * rate)
+                h, _ = model_of(w, x[share::own_steps])
+                guessed = functional.cross_entropy(second(a, h), y[share::own_steps])
+                a = descend(a, guessed, RATE * rate)
             w, a = leaf(w), leaf(a)
             h, logits = model_of(w, x)
             beside = functional.cross_entropy(second(a, h), y)

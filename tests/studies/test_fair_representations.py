@@ -14,6 +14,7 @@ from glocal.cli import app as cli
 from glocal.core.errors import GlocalError
 from glocal.evaluation import attribute_probe
 from glocal.experiment.config import Config
+from glocal.report.fair_representations import short_names
 from glocal.studies import fair_representations as study
 
 LG = "lg-fedavg(warmup=0, shared=last(1))"
@@ -39,11 +40,13 @@ def config(people: Path, **given: Any) -> Config:
 
 def test_specs_put_the_adversary_where_the_private_layers_end(people: Path) -> None:
     fed = config(people).federation(announced=False)
-    against = study.Against(pretrain=3, lam_local=0.5)
+    against = study.Against(pretrain=3, lam_local=0.5, optimiser="adam", hidden=64)
     specs = study.all_specs(["fedavg", LG], [1, 0, 1], config(people), fed, against)
     assert list(specs) == [("fedavg", 0), ("fedavg", 1), (LG, 0), (LG, 1)]
     assert specs["fedavg", 1].endswith("shared=true, at='layers.2')")
-    assert specs[LG, 0].endswith("steps=1)+pretrain(epochs=3, weight=0.5)")
+    assert specs[LG, 0].endswith(
+        "steps=1, hidden=64, optimiser=adam)+pretrain(epochs=3, weight=0.5)"
+    )
     alone = study.all_specs(["fedavg"], [1], config(people), fed)
     assert alone["fedavg", 1].endswith("at='layers.2')")  # the last layer
 
@@ -126,3 +129,8 @@ def test_what_cannot_be_is_one_sentence(
 ) -> None:
     with pytest.raises(GlocalError, match=problem):
         study.fair_representations(methods, config(people, **given), lams=lams)
+
+
+def test_namesakes_in_a_legend_show_the_settings_in_which_they_differ() -> None:
+    methods = ["lg-fedavg(warmup=0, epochs=1)", "lg-fedavg(warmup=0, epochs=10)", "fedavg(lr=1)"]
+    assert short_names(methods) == ["lg-fedavg epochs=1", "lg-fedavg epochs=10", "fedavg"]

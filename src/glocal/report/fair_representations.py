@@ -76,10 +76,10 @@ def draw(result: Result, path: Path) -> None:
     left, right = figure.subplots(1, 2)
     methods = list(dict.fromkeys(row["method"] for row in result["rows"]))
     lams = sorted({row["lam"] for row in result["rows"]})
-    for i, method in enumerate(methods):
+    for i, (method, name) in enumerate(zip(methods, short_names(methods), strict=True)):
         rows = [row for row in result["rows"] if row["method"] == method]
-        _trade_off(left, rows, short_name(method), i)
-        _by_lam(right, rows, lams, short_name(method), i)
+        _trade_off(left, rows, name, i)
+        _by_lam(right, rows, lams, name, i)
     left.axvline(CHANCE, color=GREY, linestyle=":")
     constant = 100 * _rates(result)["label"]
     level(left, constant, f"constant guess {constant:.1f}", at_right=True, style="--")
@@ -137,6 +137,13 @@ def _half(value: Result) -> float:
     return 0.0 if value["high"] is None else 100 * (value["high"] - value["mean"])
 
 
-def short_name(method: str) -> str:
-    """A method without its settings, for a legend."""
-    return method.partition("(")[0].partition("+")[0]
+def short_names(methods: list[str]) -> list[str]:
+    """Methods without their settings, for a legend, but for those in which namesakes differ."""
+    names = [method.partition("(")[0].partition("+")[0] for method in methods]
+    settings = [set(method.partition("(")[2].removesuffix(")").split(", ")) for method in methods]
+    found = []
+    for name, own in zip(names, settings, strict=True):
+        others = [given for n, given in zip(names, settings, strict=True) if n == name]
+        differ = sorted(s for s in own if s and not all(s in other for other in others))
+        found.append(" ".join([name, *differ]))
+    return found

@@ -10,7 +10,8 @@ representation h, and the model is trained against it::
 with L_adv the mean over attributes of the cross-entropy. ``how="reversal"`` takes one gradient of
 both on each mini-batch, which is reversed where it goes from a into h (Ganin, Lempitsky:
 *Unsupervised domain adaptation by backpropagation*, ICML 2015); ``how="alternating"`` lets a take
-``steps`` steps first, and the model its own against a as it then is.
+``steps`` steps first, each on its share of the mini-batch, and the model its own on all of it
+against a as it then is. So a large ``batch_size`` with many steps lets a keep up with h.
 
 Each client has an adversary of its own, which never leaves it; with ``shared=true`` all have one,
 which is averaged as the model is. λ is the λ_global of the paper's version of 2019 (in joint
@@ -25,6 +26,7 @@ says how fast it learns.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from torch import Tensor
 from torch.nn import functional
@@ -35,11 +37,13 @@ from glocal.core.types import Batch, Params
 from glocal.core.validation import integer, not_negative, positive
 from glocal.nn.dense import dense, dense_init
 from glocal.nn.models.shapes import WIDEST
+from glocal.nn.optim import Optimizer, adam, sgd
 from glocal.nn.task import Task, weighted_mean
 from glocal.slots.auxiliaries import PREFIX
 from glocal.slots.auxiliary import Auxiliary, Dimensions
 
 HOW = ("reversal", "alternating")
+OPTIMISERS: dict[str, Callable[[float], Optimizer]] = {"sgd": sgd, "adam": adam}
 TRUNK, HEAD = f"{PREFIX}.trunk", f"{PREFIX}.of-"
 """What the names of its parameters begin with: the hidden layers', and those of an attribute."""
 
@@ -56,6 +60,7 @@ def adversary(
     layers: int = 3,
     rate: float = 1.0,
     steps: int = 1,
+    optimiser: str | None = None,
     shared: bool = False,
     at: str | None = None,
 ) -> Auxiliary:
@@ -72,7 +77,9 @@ def adversary(
         hidden: width of the adversary's hidden layers.
         layers: how many hidden layers; 0 for a linear adversary.
         rate: its learning rate, as a multiple of the client's.
-        steps: of the adversary before each of the model's, if alternating.
+        steps: of the adversary before each of the model's, if alternating, each on its share of
+            the mini-batch.
+        optimiser: sgd or adam; by default the client's.
         shared: whether clients share one adversary, which is averaged, or each has its own.
         at: layer whose input is the representation; by default the first after the private ones.
     """
@@ -83,6 +90,8 @@ def adversary(
     integer(steps, "steps", 1, 1000)
     if how not in HOW:
         raise unknown("way to train an adversary", how, HOW)
+    if optimiser is not None and optimiser not in OPTIMISERS:
+        raise unknown("optimiser", optimiser, OPTIMISERS)
     if steps != 1 and how != "alternating":
         raise GlocalError("steps= goes with how=alternating: reversal steps with the model.")
     asked = None if attributes is None else [name.strip() for name in attributes.split("|")]
@@ -113,6 +122,7 @@ def adversary(
         at=at,
         rate=rate,
         own_steps=steps if how == "alternating" else 0,
+        optimiser=None if optimiser is None else OPTIMISERS[optimiser],
         shared=shared,
     )
 

@@ -10,8 +10,9 @@ an auxiliary model a_i : h → z, which is the client's own, too, says what else
 
 in one step. The weight w is by how much A's gradient counts where it reaches h: at 0 the model is
 trained as if there were no auxiliary, to the bit, and a is a probe; below 0 h is trained against it
-(gradient reversal). With ``own_steps``, a takes so many steps first, and the model's step follows
-with a as it then is: alternating descent.
+(gradient reversal). With ``own_steps``, a takes so many steps first, each on its own share of the
+mini-batch, and the model's step follows on all of it with a as it then is: alternating descent. (On
+the same examples again and again a would learn those by heart, and nothing about others.)
 
 The auxiliary's parameters are made from the client's key, kept in its state and never sent.
 """
@@ -74,7 +75,10 @@ class Auxiliary:
     rate: float = 1.0
     """Its learning rate, times the client's."""
     own_steps: int = 0
-    """Steps that it takes by itself before each of the model's; 0: both step at once."""
+    """Steps that it takes by itself before each of the model's, each on its own share of the
+    mini-batch: every so many-th example; 0: both step at once."""
+    optimiser: Callable[[float], Optimizer] | None = None
+    """Its own, made with the client's learning rate; None: the client's."""
     shared: bool = False
     """Whether all clients have one, which is sent and averaged with the model
     (:mod:`glocal.slots.shared_auxiliary`); if not, each has its own, which is never sent."""
@@ -105,7 +109,7 @@ def with_auxiliary(
         return {"inner": inner.init(task, params, key), "auxiliary": made}
 
     def start(task: Task, down: Downlink, client: ClientState) -> Carry:
-        opt = inner.opt.init(client["auxiliary"])
+        opt = optimiser_of(auxiliary, inner).init(client["auxiliary"])
         return {**client, "inner": inner.start(task, down, client["inner"]), "opt": opt}
 
     def finish(task: Task, down: Downlink, carry: Carry) -> tuple[Params, ClientState, Tree]:
@@ -126,16 +130,22 @@ def fitted(
     return layer, told
 
 
+def optimiser_of(auxiliary: Auxiliary, inner: Local) -> Optimizer:
+    """What the auxiliary's parameters are trained with."""
+    return auxiliary.optimiser(inner.opt.lr) if auxiliary.optimiser else inner.opt
+
+
 def assisted(inner: Local, auxiliary: Auxiliary, layer: str, told: Dimensions) -> tuple[Phase, ...]:
     """The phases of ``inner``, whose steps train the auxiliary as well, ``carry["auxiliary"]``."""
-    passes = (1 if auxiliary.view is None else 2) * (1 + auxiliary.own_steps)
+    passes = (1 if auxiliary.view is None else 2) * (2 if auxiliary.own_steps else 1)
+    opt = optimiser_of(auxiliary, inner)
 
     def with_auxiliary_of(step: Step) -> Step:
         def assisted_step(
             task: Task, down: Downlink, carry: Carry, batch: Batch, key: Tensor
         ) -> Carry:
             state = {"auxiliary": carry["auxiliary"], "opt": carry["opt"]}
-            helped = AssistedTask(task, auxiliary, layer, told, state, inner.opt, down["lr"])
+            helped = AssistedTask(task, auxiliary, layer, told, state, opt, down["lr"])
             model = step(helped, down, carry["inner"], batch, key)
             return {"inner": model, **helped.state}
 
@@ -155,6 +165,11 @@ class _Seen:
     h: Tensor
     batch: Batch
     key: Tensor
+
+    def part(self, share: int, of: int) -> _Seen:
+        """Every ``of``-th example, from the one at place ``share``; padding is at the end."""
+        batch = {name: values[share::of] for name, values in self.batch.items()}
+        return _Seen(self.params, self.h.detach()[share::of], batch, rng.fold(self.key, share))
 
 
 class AssistedTask(Task):
@@ -196,12 +211,7 @@ class AssistedTask(Task):
         noted: list[bool] = []
 
         def joint(model: Tree, a: Params) -> Tensor:
-            seen: list[_Seen] = []
-            self._seen = seen
-            try:
-                value = objective(model)
-            finally:
-                self._seen = None
+            value, seen = self._noting(objective, model)
             noted.append(bool(seen))
             if seen and self.auxiliary.alone:
                 value = torch.zeros_like(value)
@@ -209,10 +219,8 @@ class AssistedTask(Task):
                 value = value + self._auxiliary_loss(a, one)
             return value
 
-        for _ in range(self.auxiliary.own_steps):
-            grads, _ = super().grad(lambda a: joint(at, a), self.state["auxiliary"])
-            self._step(grads, noted)
         if self.auxiliary.own_steps:
+            self._own_steps(self._noting(objective, at)[1])
             return super().grad(lambda model: joint(model, self.state["auxiliary"]), at)
         both, value = super().grad(
             lambda both: joint(both["model"], both["auxiliary"]),
@@ -220,6 +228,29 @@ class AssistedTask(Task):
         )
         self._step(both["auxiliary"], noted)
         return both["model"], value
+
+    def _noting(
+        self, objective: Callable[[Tree], Tensor], model: Tree
+    ) -> tuple[Tensor, list[_Seen]]:
+        """The value of an objective, and what the model's losses in it were computed of."""
+        seen: list[_Seen] = []
+        self._seen = seen
+        try:
+            return objective(model), seen
+        finally:
+            self._seen = None
+
+    def _own_steps(self, seen: list[_Seen]) -> None:
+        """The auxiliary's steps against the model as it is, each on its share of the examples."""
+        for share in range(self.auxiliary.own_steps if seen else 0):
+            parts = [one.part(share, self.auxiliary.own_steps) for one in seen]
+
+            def loss(a: Params, parts: list[_Seen] = parts) -> Tensor:
+                losses = [self._auxiliary_loss(a, part) for part in parts]
+                return sum(losses[1:], losses[0])
+
+            grads, _ = super().grad(loss, self.state["auxiliary"])
+            self._step(grads, [True])
 
     def _step(self, grads: Params, noted: list[bool]) -> None:
         if not noted[-1]:  # a gradient of something else than the model's loss

@@ -13,7 +13,7 @@ from glocal.core import rng, tree
 from glocal.core.types import Carry, ClientState, Downlink, Params, Tree
 from glocal.data.schema import Schema
 from glocal.nn.task import Task
-from glocal.slots.auxiliary import DRAWS, Auxiliary, assisted, fitted, needs_schema
+from glocal.slots.auxiliary import DRAWS, Auxiliary, assisted, fitted, needs_schema, optimiser_of
 from glocal.slots.client import Local, Step
 
 
@@ -50,7 +50,7 @@ def with_shared_auxiliary(
     def start(task: Task, down: Downlink, client: ClientState) -> Carry:
         a = of_auxiliary(down)
         model = inner.start(task, of_model(down), client)
-        return {"inner": model, "auxiliary": a, "opt": inner.opt.init(a)}
+        return {"inner": model, "auxiliary": a, "opt": optimiser_of(auxiliary, inner).init(a)}
 
     def without(step: Step) -> Step:
         return lambda task, down, *rest: step(task, of_model(down), *rest)

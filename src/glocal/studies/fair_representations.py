@@ -58,6 +58,10 @@ class Against:
     """Epochs in which clients' own layers and adversaries train before the first round."""
     lam_local: float = 0.0
     """λ meanwhile."""
+    optimiser: str | None = None
+    """The adversary's; None: the client's."""
+    hidden: int = 32
+    """The width of its hidden layers."""
 
 
 REVERSAL = Against()
@@ -153,6 +157,9 @@ def with_adversary(method: str, lam: float, against: Against, layer: str) -> str
             f"{shown(method)}."
         )
     settings = f"lam={lam:g}, how={against.how}, rate={against.rate:g}, steps={against.steps}"
+    settings += f", hidden={against.hidden}"
+    if against.optimiser is not None:
+        settings += f", optimiser={against.optimiser}"
     if last.shared.name == "everything":
         settings += ", shared=true"
         at = layer

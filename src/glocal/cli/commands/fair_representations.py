@@ -31,7 +31,11 @@ def fair_representations(
         show_default=False,
     ),
     how: str = of_adversary("reversal", "reversal, or alternating (the adversary steps first)."),
-    steps: int = of_adversary(1, "Of the adversary before each of the model's, if alternating."),
+    steps: int = of_adversary(
+        1,
+        "Of the adversary before each of the model's, if alternating, each on its share of the "
+        "mini-batch.",
+    ),
     rate: float = of_adversary(1.0, "Its learning rate, as a multiple of the client's."),
     at: str | None = of_adversary(
         None, "The layer whose input is to hide attributes; by default where private layers end."
@@ -40,6 +44,8 @@ def fair_representations(
         0, "Epochs in which private layers and adversaries train before the first round."
     ),
     lam_local: float = of_adversary(0.0, "λ meanwhile."),
+    optimiser: str | None = of_adversary(None, "sgd or adam; by default the client's."),
+    hidden: int = of_adversary(32, "The width of its hidden layers."),
     least: float = evaluation(
         0.0, "Validation accuracy that the chosen λ must keep, as a share (80 % is 0.8)."
     ),
@@ -56,7 +62,9 @@ def fair_representations(
 
       glocal study fair-representations --data staff.csv --client site --protected sex
     """
-    against = studies.fair_representations.Against(how, rate, steps, at, pretrain, lam_local)
+    against = studies.fair_representations.Against(
+        how, rate, steps, at, pretrain, lam_local, optimiser, hidden
+    )
     with reporter(None) as progress:
         result = studies.fair_representations.fair_representations(
             methods or DEFAULT,
