@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
+import traceback
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,11 @@ def main(grid: Grid, context: Any) -> None:
                 run_rounds(folder, plan, grid)
         except GlocalError as error:
             files.write(folder.error_file, f"{error}\n".encode())
+            raise
+        except Exception:  # such as one of the plan's own code; Flower hides it in its database
+            files.make_folder(folder.logs)
+            with folder.failures.open("a", encoding="utf-8") as log:
+                log.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {traceback.format_exc()}\n")
             raise
 
 
