@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deploy.participants import write_settings, write_tables
-from glocal.deploy import flower_server, up
+from glocal.deploy import flower_server, server_folder, up
 from glocal.deploy.init import plan_of
 from glocal.deploy.server_folder import ServerFolder
 
@@ -25,8 +25,8 @@ def test_what_fails_without_a_sentence_of_ours_is_in_a_log(
     def failing(*given: Any) -> None:
         raise ValueError("code of the plan's own")
 
-    monkeypatch.setattr(flower_server, "run_rounds", failing)
-    for _ in range(2):
+    for where, name in ((flower_server, "run_rounds"), (server_folder, "read_plan")):
+        monkeypatch.setattr(where, name, failing)
         with pytest.raises(ValueError, match="code of the plan's own"):
             flower_server.main(None, None)  # type: ignore[arg-type]
     log = folder.failures.read_text()
