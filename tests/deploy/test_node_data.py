@@ -42,6 +42,17 @@ def test_a_client_column_makes_several_clients(plan: DeployPlan, tmp_path: Path)
     assert len(fed.y) == 3 * ROWS
 
 
+def test_a_table_without_the_client_column_that_the_plan_names_is_one_clients(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tables(tmp_path)
+    example = tmp_path / "example.csv"
+    example.write_text(example.read_text().replace("client", "hospital"))
+    plan = plan_of(write_settings(tmp_path, client="hospital"))
+    assert own_rows(plan, tmp_path / "clinic-a.csv", "north").names == ("north",)
+    assert own_rows(plan, example, "group").names == ("clinic-a", "clinic-b", "clinic-c")
+
+
 def test_part_of_the_plans_own_data(plan: DeployPlan) -> None:
     fed = part_of_plan(plan, [1, 2])
     assert fed.names == ("clinic-b", "clinic-c")
@@ -63,9 +74,9 @@ def test_numbers_keep_the_plans_unit(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda text: text.replace("age", "years"), "no column 'age'"),
+        (lambda text: text.replace("age", "years"), "no column 'age', which the plan's schema has"),
         (lambda text: text.replace("well", "fine"), "has 'fine', and the plan's classes are"),
-        (lambda text: text.replace("label", "outcome"), "no column 'label'"),
+        (lambda text: text.replace("label", "outcome"), "no column 'label' .* rename one\\.$"),
         (lambda text: "\n".join(text.splitlines()[:3]), "has 2 examples in .* needs 3 or more"),
         (lambda text: text.splitlines()[0], "rows"),
     ],

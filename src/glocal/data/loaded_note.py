@@ -27,5 +27,6 @@ def announce(fed: Federation) -> None:
         return
     name = Path(str(fed.describe.get("data", ""))).name
     found = "".join(f"; {each}" for each in fed.describe.get("read", ()))
-    about = f"{name}: {len(fed.y)} rows of {len(fed)} clients, {clients_by(fed)}{found}"
+    plural = "client" if len(fed) == 1 else "clients"
+    about = f"{name}: {len(fed.y)} rows of {len(fed)} {plural}, {clients_by(fed)}{found}"
     note(f"{about}\n{rendered(fed.columns)}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
+import traceback
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +32,27 @@ def main(grid: Grid, context: Any) -> None:
     """
     folder = ServerFolder(Path(os.environ[FOLDER]))
     with locks.hold(folder.run, wait=HANDOVER):
-        plan = folder.plan
-        if (folder.schema_file if isinstance(plan, SchemaPlan) else folder.result_file).exists():
-            return
         try:
-            if isinstance(plan, SchemaPlan):
-                run_counts(folder, plan, grid)
-            else:
-                run_rounds(folder, plan, grid)
+            run_what_is_left(folder, grid)
         except GlocalError as error:
             files.write(folder.error_file, f"{error}\n".encode())
             raise
+        except Exception:  # such as one of the plan's own code; Flower hides it in its database
+            files.make_folder(folder.logs)
+            with folder.failures.open("a", encoding="utf-8") as log:
+                log.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {traceback.format_exc()}\n")
+            raise
+
+
+def run_what_is_left(folder: ServerFolder, grid: Grid) -> None:
+    """The counts of a plan without a schema, or the rounds, unless they are done."""
+    plan = folder.plan
+    if (folder.schema_file if isinstance(plan, SchemaPlan) else folder.result_file).exists():
+        return
+    if isinstance(plan, SchemaPlan):
+        run_counts(folder, plan, grid)
+    else:
+        run_rounds(folder, plan, grid)
 
 
 def run_counts(folder: ServerFolder, plan: SchemaPlan, grid: Grid) -> None:

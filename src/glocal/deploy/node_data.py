@@ -38,6 +38,12 @@ def own_rows(plan: DeployPlan, file: Path, name: str) -> Federation:
                 f"the plan is not for a table, and {file.name} is one: give an .npz file whose x "
                 f"has rows of the shape {schema.shape}."
             )
+        absent = [c.name for c in schema.preprocessing.columns if c.name not in x]
+        if absent:
+            raise GlocalError(
+                f"{file.name} has no column {shown(absent[0])}, which the plan's schema has: its "
+                f"columns are {listed(x)}; rename one."
+            )
         y = _labels(plan, x, str(y), file)
         x = schema.preprocessing.apply(x)
     elif schema.preprocessing is not None:
@@ -55,7 +61,8 @@ def read(config: Config, file: Path) -> Source:
             f"{', '.join(files.ENDINGS)}."
         )
     of_text = {option: getattr(config, option) for option in ("separator", "decimal", "encoding")}
-    return files.read(file, config.label, config.client, config.group, of_text)
+    columns = (config.label, config.client, config.group)
+    return files.read(file, *columns, of_text, of_plan=True)
 
 
 def split_rows(

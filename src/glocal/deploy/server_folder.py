@@ -79,6 +79,7 @@ class ServerFolder:
         self.known_keys_file = self.private / "registered.json"
         self.bundle = path / "bundle"
         self.logs = path / "logs"
+        self.failures = self.logs / "serverapp.log"
         self.units = path / "systemd"
 
     @classmethod

@@ -95,6 +95,7 @@ class Server:
         self._members = folder.members()
         self._submitted: float | None = None  # when, to the SuperLink that runs now
         self._began = False  # whether its ServerApp was seen
+        self._noted = 0  # bytes in the log of its failures before it
 
     def look(self) -> None:
         """Start what is not running, hand on what is new; raise where that leads nowhere."""
@@ -107,6 +108,9 @@ class Server:
         elif locks.held(self.folder.run):
             self._began = True
             self._without_removed()
+        elif _size(self.folder.failures) > self._noted:
+            self._failed("the rounds failed", self.folder.failures)
+            self._submit()
         elif self._began or time.monotonic() - self._submitted > STARTING:
             self._failed("the rounds were interrupted", self.superlink.log)
             self._submit()
@@ -129,6 +133,7 @@ class Server:
 
     def _submit(self) -> None:
         """Let in who was admitted, and submit the rounds that are left."""
+        self._noted = _size(self.folder.failures)
         try:
             self._let_in()
             flower.call(self.folder.flower_home, ["run", str(self.folder.bundle), flower.LINK])
@@ -186,3 +191,8 @@ class Server:
             self.on_line(line)
             self.failures = 0
         self.told = max(self.told, len(lines))
+
+
+def _size(log: Path) -> int:
+    """Bytes in a log, which may not be there yet."""
+    return log.stat().st_size if log.exists() else 0

@@ -36,8 +36,14 @@ def read(
     client: str,
     group: str | None = None,
     options: Mapping[str, str | None] | None = None,
+    *,
+    of_plan: bool = False,
 ) -> Source:
-    """Read a file's features, labels and, if it has them, clients and groups."""
+    """Read a file's features, labels and, if it has them, clients and groups.
+
+    Where the columns are those ``of_plan``, which somebody else made, a table may be without the
+    client column: all its rows are one client's.
+    """
     if not os.path.isfile(path):  # Path.is_file raises where a name is too long
         raise GlocalError(f"there is no file {shown(str(path))}: check the path.")
     if path.suffix.lower() == ".npz":
@@ -51,9 +57,9 @@ def read(
     if label not in table:
         raise GlocalError(
             f"{path.name} has no column {shown(label)} for the labels: its columns are "
-            f"{listed(table)}; rename one or name it with label=."
+            f"{listed(table)}; rename one{'' if of_plan else ' or name it with label='}."
         )
-    if client not in table and client != "client":
+    if client not in table and client != "client" and not of_plan:
         # Asked for by name, so a slip: as a feature, the real column would give the answer away.
         raise GlocalError(
             f"{shown(str(path))} has no client column {shown(client)}: the columns are "
