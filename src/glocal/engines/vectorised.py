@@ -68,14 +68,16 @@ class Vectorised:
     def _note(self, executed: str) -> None:
         self._executed[:] = [executed]
 
-    def compiles(self, workload: Workload, device: torch.device) -> bool:
-        """Whether steps of such a run are compiled."""
-        return pays(workload.worth, device) if self.compiled is None else self.compiled
+    def compiles(self, cohort: CohortRound) -> bool:
+        """Whether steps of the run that a round belongs to are compiled."""
+        if self.compiled is not None:
+            return self.compiled
+        return pays(_workload(cohort).worth, cohort.ids.device, cohort.convolutional)
 
     def round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         """The cohort's round."""
         short = self._short_for(cohort)
-        if short is not None and not self.compiles(_workload(cohort), cohort.ids.device):
+        if short is not None and not self.compiles(cohort):
             self._note(short.name)
             return short.round(cohort)
         size, clients = self.chunk or _chunk(cohort), len(cohort.ids)
@@ -134,7 +136,7 @@ class Vectorised:
             loss = _received_loss(cohort)
         stage[0] = "training"
         workload, device = _workload(cohort), cohort.ids.device
-        compiles, result = self.compiles(workload, device), None
+        compiles, result = self.compiles(cohort), None
         # Of Poisson samples no shapes are known beforehand, and their noise is drawn on the host.
         if (compiles or self.in_blocks or device.type == "cuda") and not cohort.local.poisson:
             result = self.programs.round(

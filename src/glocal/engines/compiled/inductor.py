@@ -33,6 +33,9 @@ MIN_STEPS = {"cpu": 5_000, "cuda": 40_000}
 """Steps in all from which compiling pays (docs/measurements/speed.md has the numbers): it takes
 about as long as several thousand uncompiled steps of the same model, whatever the model."""
 
+MIN_STEPS_OF_CONVOLUTIONS = 2_000
+"""The same on a CPU where a step has convolutions: it saves milliseconds, and not a part of one."""
+
 SLOW_OPERATIONS = 2_000
 """Operations of a step from which a note says that compiling takes minutes: a recurrent model on 20
 tokens has 2,500 of them and takes one (docs/measurements/speed.md)."""
@@ -57,8 +60,10 @@ class _TooManyOperationsError(Exception):
     """The step has more operations than are compiled without being asked for."""
 
 
-def pays(steps: int, device: torch.device) -> bool:
-    """The rule behind ``auto``: of the length of the run and the device, never of a clock."""
+def pays(steps: int, device: torch.device, convolutional: bool) -> bool:
+    """The rule behind ``auto``: of the run's length, device and layers, never of a clock."""
+    if convolutional and device.type == "cpu":
+        return steps >= MIN_STEPS_OF_CONVOLUTIONS
     return steps >= MIN_STEPS.get(device.type, sys.maxsize)
 
 
