@@ -4,7 +4,8 @@ python benchmarks/ablation.py --cases mlp small              two cores are enoug
 python benchmarks/ablation.py --device cuda --json out.json  on a GPU
 python benchmarks/ablation.py --report a.json b.json         the table of what was measured
 
-``ablation-cpu.json`` and ``ablation-gpu.json`` are what was measured, ``ablation.txt`` the table.
+``ablation-cpu.json`` and ``ablation-gpu.json`` are what was measured, ``ablation.txt`` the table;
+``ablation-convolutions.txt`` is that of ``--cases lenet lenet-10 resnet cnn``, measured later.
 
 A trick is switched off by replacing what implements it (``TRICKS``), so the engines need no
 switches. All variants of a case take turns in one process; ``off / on`` is the median over the
@@ -21,9 +22,10 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +36,7 @@ import torch
 from glocal.core import rng, tree
 from glocal.data.split import from_counts
 from glocal.engines import Sequential, Vectorised, evaluation, sequential, vectorised
-from glocal.engines.base import padded_rows
+from glocal.engines.base import CohortRound, padded_rows
 from glocal.engines.compiled import Programs, blocks, cuda_graphs, inductor, program
 from glocal.methods.fedavg import fedavg
 from glocal.nn import models
@@ -58,10 +60,13 @@ CPU = (
     Case("small", "mlp(32)", (64,), 100, 20, 5),
     Case("lenet", "lenet", (3, 32, 32), 10, 500, 50),
     Case("momentum", "mlp(200, 200)", (784,), 10, 600, 10, momentum=0.9),
+    Case("lenet-10", "lenet", (3, 32, 32), 10, 200, 10),
+    Case("resnet", "resnet10(width=8)", (3, 32, 32), 10, 40, 10),
     Case("cnn", "cnn", (3, 32, 32), 4, 40, 10),
     Case("ragged", "mlp(200, 200)", (784,), 20, 600, 10),
     Case("ragged-small", "mlp(32)", (64,), 100, 60, 5),
 )
+CONVOLUTIONS = ("lenet", "lenet-10", "resnet", "cnn")
 GPU = (
     Case("mlp", "mlp(200, 200)", (784,), 10, 600, 10),
     Case("small", "mlp(32)", (64,), 100, 20, 5),
@@ -106,6 +111,17 @@ def all_threads_a_client(cohort: Any) -> list[Any]:
         return [sequential.one_client(cohort, i, state) for i, state in enumerate(states)]
 
 
+@cache
+def with_all_threads(number: int) -> ThreadPoolExecutor:
+    """Workers that compute with as many threads as there are workers."""
+
+    def start() -> None:
+        torch.set_num_threads(number)
+        torch.set_grad_enabled(False)
+
+    return ThreadPoolExecutor(number, initializer=start)
+
+
 COMMON = {
     "nothing": Trick(),
     "compiled steps": Trick(engine=Vectorised),
@@ -148,7 +164,20 @@ ONE_BY_ONE = {
     "a client per thread": Trick(((sequential, "_all_clients", all_threads_a_client),)),
     "plain autograd": Trick(((Task, "plain", lambda self: self),)),
     "vectorised instead": Trick(engine=Vectorised),
-    "compiled instead": Trick(engine=lambda: Vectorised(compiled=True)),
+}
+OF_CONVOLUTIONS = {
+    "nothing": Trick(),
+    "compiled steps": Trick(engine=Sequential),
+    "a client a block": Trick(((CohortRound, "convolutional", False),)),
+    "images as they are": Trick(((inductor, "_settings", without("layout_optimization")),)),
+    "a worker has one thread": Trick(((program, "workers", with_all_threads),)),
+    "both, and their threads": Trick(
+        (
+            (CohortRound, "convolutional", False),
+            (inductor, "_settings", without("layout_optimization")),
+            (program, "workers", with_all_threads),
+        )
+    ),
 }
 
 
@@ -156,8 +185,11 @@ def settings(case: Case, device: str) -> list[tuple[str, Callable[[], Any], dict
     """The engines that train such a case, and their tricks."""
     if device == "cuda":
         return [("compiled", partial(Vectorised, compiled=True), {**COMMON, **ON_GPU})]
-    if case.name in ("lenet", "cnn"):
-        return [("sequential", Sequential, ONE_BY_ONE)]
+    if case.name in CONVOLUTIONS:
+        return [
+            ("compiled", partial(Vectorised, compiled=True), OF_CONVOLUTIONS),
+            ("sequential", Sequential, ONE_BY_ONE),
+        ]
     return [
         ("compiled", partial(Vectorised, compiled=True), {**COMMON, **ON_CPU}),
         ("vectorised", Vectorised, UNCOMPILED),
@@ -297,6 +329,7 @@ def main() -> None:
             rows += json.loads(path.read_text())["rows"]
     else:
         torch.set_num_threads(options.threads)
+        inductor._known_by = lambda *_: None  # each variant is compiled by itself
         device = torch.device(options.device)
         for case in GPU if device.type == "cuda" else CPU:
             if not options.cases or case.name in options.cases:
