@@ -40,7 +40,7 @@ KEEPS_UP = study.Against(
 )
 ARMS = {
     "lg": (f"{LG}, epochs=1, {SGD}, batch_size=32)", study.Against(pretrain=10), (0, 1, 3, 10)),
-    "keeps-up": (f"{LG}, epochs=20, {SGD}, batch_size=320, grad_clip=1)", KEEPS_UP, (5, 10)),
+    "keeps-up": (f"{LG}, epochs=20, {SGD}, batch_size=320, grad_clip=1)", KEEPS_UP, (5,)),
     "fedavg": (f"fedavg(rounds=20, epochs=1, {SGD}, batch_size=32)", study.Against(), (0, 3)),
 }
 """Each a method, its adversary and its λ."""
