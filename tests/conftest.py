@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 THREADS = int(os.environ.setdefault("OMP_NUM_THREADS", "1"))  # of processes that tests start, too
 torch.set_num_threads(THREADS)
@@ -71,3 +72,21 @@ def command(
         return int(ended.value.code or 0), said.out, said.err
 
     return run
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[int, Tensor]:
+    """The rows [steps, batch] of each client's mini-batches, in their order, as they are drawn."""
+    from glocal.engines import batching, sequential, vectorised
+
+    rows: dict[int, Tensor] = {}
+
+    def plan(split: Any, ids: Tensor, *rest: Any) -> batching.Batches:
+        batches = batching.plan(split, ids, *rest)
+        for client, its, weight in zip(ids.tolist(), batches.rows, batches.weight, strict=True):
+            rows[client] = its[:, weight[0] > 0]
+        return batches
+
+    for engine in (sequential, vectorised):
+        monkeypatch.setattr(engine, "plan", plan)
+    return rows
