@@ -11,8 +11,7 @@ an auxiliary model a_i : h → z, which is the client's own, too, says what else
 in one step. The weight w is by how much A's gradient counts where it reaches h: at 0 the model is
 trained as if there were no auxiliary, to the bit, and a is a probe; below 0 h is trained against it
 (gradient reversal). With ``own_steps``, a takes so many steps first, each on its own share of the
-mini-batch, and the model's step follows on all of it with a as it then is: alternating descent. (On
-the same examples again and again a would learn those by heart, and nothing about others.)
+mini-batch, and the model's step follows on all of it with a as it then is: alternating descent.
 
 The auxiliary's parameters are made from the client's key, kept in its state and never sent.
 """
