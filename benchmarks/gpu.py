@@ -10,8 +10,8 @@ are read forward and backward, its gradients written and read, its momentum and 
 written: eight times the model. Arithmetic: what torch counts for forward and backward.
 
 Everybody trains the same cohort on the same mini-batches with SGD and momentum, and must end at the
-same loss (to 1e-4) and the same parameters (to 1e-3), checked in full single precision. Times are
-with torch's own settings (convolutions in TF32, matrix products in single precision) for all.
+same loss (to 1e-4) and the same parameters (to 1e-3). All compute in full single precision, the
+loop and the check too; the same compiled round in TF32 and in bfloat16 is timed beside them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from glocal import engines
 from glocal.core import rng, tree
 from glocal.engines.base import padded_rows
-from glocal.nn import models
+from glocal.nn import models, precision
 from glocal.nn.losses import cross_entropy
 from glocal.nn.task import Task
 from glocal.studies import bench
@@ -91,7 +91,8 @@ def line(found: dict[str, Any]) -> str:
     return (
         f"{found['name']}: loop {found['loop_ms']:.0f} ms, {ways}; floor {found['floor_ms']:.1f} "
         f"ms by {found['floor_by']}; parameters at most {found['difference']:.1e} apart; at least "
-        f"{LEAST[found['name']]}x wanted; in bf16 {found['bf16_ms']:.1f} ms; evaluation on as many "
+        f"{LEAST[found['name']]}x wanted; in tf32 {found['tf32_ms']:.1f} and "
+        f"bf16 {found['bf16_ms']:.1f} ms; evaluation on as many "
         f"examples {found['judging_called_ms']:.1f} ms, captured {found['judging_captured_ms']:.1f}"
     )
 
@@ -108,18 +109,20 @@ def measure(
         "vectorised": lambda: engine_round(case, task, fed, key, "vectorised"),
         "compiled": lambda: engine_round(case, task, fed, key, "compiled"),
     }
-    with full_precision():
+    with precision.arithmetic("single"):
         ends = {who: one()() for who, one in make.items()}
         losses, difference = bench.same_work(case, task, fed, ends, TOLERANCE)
-    half = Task(module, precision="bf16")
-    make["bf16"] = lambda: engine_round(case, half, fed, key, "compiled")
+    for lower in ("tf32", "bf16"):
+        lowered = Task(module, precision=lower)
+        make[lower] = partial(engine_round, case, lowered, fed, key, "compiled")
     rounds = {who: one() for who, one in make.items()}
-    first = {who: timed(one, device) for who, one in rounds.items()}
     times: dict[str, list[float]] = {who: [] for who in rounds}
-    for r in range(max(repeats, loop_repeats)):
-        for who, one in rounds.items():
-            if r < (loop_repeats if who == "loop" else repeats):
-                times[who].append(timed(one, device))
+    with precision.arithmetic("single"):  # of the loop: engines see to it themselves
+        first = {who: timed(one, device) for who, one in rounds.items()}
+        for r in range(max(repeats, loop_repeats)):
+            for who, one in rounds.items():
+                if r < (loop_repeats if who == "loop" else repeats):
+                    times[who].append(timed(one, device))
     least = floor(case, task, fed, rates)
     peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
     return {
@@ -194,17 +197,6 @@ def floor(case: Case, task: Task, fed: Any, rates: dict[str, float]) -> dict[str
     seconds = {"bytes": moved / rates["bytes"], "operations": operations / rates["operations"]}
     by = max(seconds, key=lambda k: seconds[k])
     return {"floor_ms": 1e3 * seconds[by], "floor_by": by, "moved": moved, "flops": operations}
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Convolutions and matrix products in single precision throughout."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before
 
 
 def timed(one: Callable[[], Any], device: torch.device) -> float:

@@ -22,7 +22,7 @@ from glocal.methods import registry
 from glocal.nn.augment import AUGMENTATIONS
 from glocal.nn.losses import LOSSES
 from glocal.nn.models import REGISTRY
-from glocal.nn.task import PRECISIONS
+from glocal.nn.precision import PRECISIONS
 from glocal.runs.tracking import TRACKERS
 from glocal.training.availability import ABSENCES
 from glocal.training.client_state.placement import PLACES

@@ -32,7 +32,7 @@ OF_SETTING: dict[str, tuple[str, ...]] = {
     "metric": ("evaluation/metrics.py:METRICS", "evaluation/measures.py:OF_NUMBERS"),
     "model": ("nn/models/__init__.py:REGISTRY",),
     "partition": ("data/partition.py:PARTITIONS", "by"),
-    "precision": ("nn/task.py:PRECISIONS",),
+    "precision": ("nn/precision.py:PRECISIONS",),
     "preprocessing": ("data/preprocessing/fitting.py:MODES",),
     "states": ("training/client_state/placement.py:PLACES",),
     "stragglers": ("training/stragglers.py:POLICIES",),

@@ -18,6 +18,7 @@ from glocal.core.errors import GlocalError, shown
 from glocal.core.types import Params, Tree, Uplink
 from glocal.engines.base import CohortRound, Lanes, PerExample, Several
 from glocal.engines.shards import joined, parts_of
+from glocal.nn.precision import arithmetic
 from glocal.nn.task import Task
 
 
@@ -62,7 +63,7 @@ class Devices(Several):
         """Each device's clients at the same time."""
         clients, several = len(cohort.ids), len(self.devices)
         works = parts_of(cohort, -(-clients // several))
-        with ThreadPoolExecutor(len(works)) as threads:
+        with arithmetic(cohort.task.precision), ThreadPoolExecutor(len(works)) as threads:
             return joined(cohort, list(threads.map(self._part, range(len(works)), works)))
 
     def _part(self, place: int, work: CohortRound) -> tuple[Uplink, Tree]:

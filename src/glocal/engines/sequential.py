@@ -21,6 +21,7 @@ from glocal.core.types import ClientState, Downlink, Params, Tree, Uplink
 from glocal.engines.base import CohortRound, PerExample, examples_at_once, padded_rows
 from glocal.engines.batching import plan
 from glocal.engines.poisson_batches import poisson_plan
+from glocal.nn.precision import arithmetic
 from glocal.nn.task import Task, weighted_mean
 from glocal.slots.client import Local
 
@@ -33,7 +34,8 @@ class Sequential:
 
     def round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         """Each client's round in turn."""
-        results = _all_clients(cohort)
+        with arithmetic(cohort.task.precision):
+            results = _all_clients(cohort)
         updates, states, extras, losses, n = zip(*results, strict=True)
         uplink = Uplink(
             ids=cohort.ids,
@@ -56,7 +58,7 @@ class Sequential:
         self, metrics: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
         """Client by client, in pieces."""
-        with torch.no_grad():
+        with torch.no_grad(), arithmetic("single"):
             each = [
                 tree.cat(
                     [

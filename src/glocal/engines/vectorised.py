@@ -29,6 +29,7 @@ from glocal.engines.evaluation import BatchedEvaluation, eval_rows
 from glocal.engines.poisson_batches import poisson_plan
 from glocal.engines.sequential import Sequential, client_message
 from glocal.engines.shards import joined, parts_of
+from glocal.nn.precision import arithmetic
 from glocal.nn.task import Task
 from glocal.slots.client import Local
 
@@ -76,6 +77,10 @@ class Vectorised:
 
     def round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         """The cohort's round."""
+        with arithmetic(cohort.task.precision):
+            return self._rounds(cohort)
+
+    def _rounds(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         short = self._short_for(cohort)
         if short is not None and not self.compiles(cohort):
             self._note(short.name)
@@ -126,7 +131,7 @@ class Vectorised:
         self, metrics: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
         """All models at once, each on its own rows, in pieces."""
-        with torch.no_grad():
+        with torch.no_grad(), arithmetic("single"):
             return (self.short or self.evaluation).evaluate(metrics, models, x, y, rows)
 
     def _train(self, cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:

@@ -290,7 +290,9 @@ class Config:
     )
     device: str = setting("cpu", "Machine", "cpu, cuda, or several, as in cuda:0,cuda:1.")
     precision: str = setting(
-        "single", "Machine", "single, or bf16: training's products and convolutions in bfloat16."
+        "single",
+        "Machine",
+        "single; or training's products and convolutions in tf32 (on a GPU) or bf16.",
     )
     jobs: int | str = setting(
         1,

@@ -44,7 +44,8 @@ from glocal.nn.architectures import Architectures, parts
 from glocal.nn.augment import AUGMENTATIONS, chain
 from glocal.nn.losses import LOSSES
 from glocal.nn.losses import resolve as resolve_loss
-from glocal.nn.task import PRECISIONS, Augment, Task, try_out, try_vectorised
+from glocal.nn.precision import PRECISIONS
+from glocal.nn.task import Augment, Task, try_out, try_vectorised
 from glocal.slots.method import Method
 from glocal.training.attacks import Attack, parse
 from glocal.training.availability import availability

@@ -24,9 +24,7 @@ from glocal.core.target import Target
 from glocal.core.types import Batch, Params, Tree
 from glocal.nn import compat
 from glocal.nn.losses import Losses, cross_entropy
-
-PRECISIONS = {"single": None, "bf16": torch.bfloat16}
-"""The type in which a training pass computes; weights, gradients and losses stay in float32."""
+from glocal.nn.precision import PRECISIONS
 
 CLASSES = Target()
 """The task of classification."""
@@ -51,8 +49,9 @@ class Task:
             their own; without it every layer's ``reset_parameters`` is called.
         target: what labels are (:mod:`glocal.core.target`): classes, numbers or counts.
         metric: what better off is measured by, and models are chosen by on validation data.
-        precision: ``"single"``, or ``"bf16"`` for products and convolutions of training in bfloat16
-            (torch's autocast); evaluation is always in float32.
+        precision: ``"single"``; ``"tf32"`` or ``"bf16"`` for products and convolutions of training
+            in TF32 on a GPU (:mod:`glocal.nn.precision`), or in bfloat16 (torch's autocast);
+            evaluation is always in single precision.
     """
 
     def __init__(

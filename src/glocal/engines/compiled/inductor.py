@@ -264,7 +264,8 @@ def _known_by(graph: Any, inputs: Sequence[Tensor], single_thread: bool, fused: 
     if any(True for _ in graph.graph.find_nodes(op="get_attr")):
         return None  # a part of it is not in its text
     of_inputs = tuple((t.shape, t.stride(), t.dtype, t.device) for t in inputs)
-    return graph.code, of_inputs, single_thread or torch.get_num_threads(), fused
+    tf32 = torch.backends.cuda.matmul.allow_tf32  # the kernels have it written into them
+    return graph.code, of_inputs, single_thread or torch.get_num_threads(), fused, tf32
 
 
 def _lifted(graph: Any) -> dict[Tensor, Any]:
