@@ -18,6 +18,9 @@ import check_links  # noqa: E402
 import measured  # noqa: E402
 import method_pages  # noqa: E402
 
+sys.path.insert(0, str(ROOT / "tools"))
+import readme  # noqa: E402
+
 HOW_TO = ROOT / "docs" / "how-to"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES.append(ROOT / "examples" / "README.md")
@@ -66,6 +69,13 @@ def test_python_in_the_docs_runs(page, number, code, tmp_path, monkeypatch, caps
         registry.REGISTERED.clear()
         registry.REGISTERED.update(named)
     assert capsys.readouterr().out.strip(), f"block {number} of {page} prints nothing"
+
+
+def test_the_readme_shows_what_was_kept_of_the_demo():
+    page = readme.README.read_text(encoding="utf-8")
+    assert len(readme.BLOCK.findall(page)) == len(readme.MEASURED.findall(page)) == 1
+    kept = json.loads(readme.KEPT.read_text(encoding="utf-8"))
+    assert readme.shown(page, kept) == page, "python tools/readme.py --again"
 
 
 def test_the_readme_shows_an_own_model_in_15_lines():
