@@ -7,9 +7,13 @@ import shutil
 from contextlib import nullcontext
 
 import pytest
+import torch
+from torch import nn
 
+import glocal
 from glocal.engines.compiled import blocks
 from glocal.engines.compiled import inductor as compiling
+from glocal.nn import client_convolutions
 from glocal.testing import SIZES, check_method
 from glocal.training.sampling import Fixed
 from specs import EVERYBODY, OF_IMAGES_OR_TEXTS, SMALL, SPECS
@@ -40,6 +44,30 @@ def test_methods(
 def test_auxiliaries_of_images_and_texts(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     spec, model, data = OF_IMAGES_OR_TEXTS[name]
     check_method(spec, model=model, fed=data(), rounds=2, compiled=True)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_unfolded_convolutions(
+    stride: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(client_convolutions, "DEVICES", frozenset({"cpu"}))
+    ways: list[str] = []
+    rule = client_convolutions.way_of
+    monkeypatch.setattr(
+        client_convolutions, "way_of", lambda *given: ways.append(rule(*given)) or ways[-1]
+    )
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 3, 3, padding=1),
+        nn.Tanh(),
+        nn.Conv2d(3, 4, (3, 2), stride=stride),
+        nn.Flatten(),
+        nn.Linear(4 * ((6 - 1) // stride + 1) * ((7 - 1) // stride + 1), 10),
+    )
+    fed = glocal.load("digits", clients=3, seed=0)
+    check_method("fedavg", model=model, fed=fed, rounds=2, compiled=True)
+    assert set(ways) == {"unfolded"}
     assert capsys.readouterr().err == ""
 
 

@@ -374,3 +374,16 @@ def test_a_later_phase_is_compiled_at_its_own_first_step(
     close(Vectorised(compiled=True).round(job), Sequential().round(job))
     assert times == [0, 0]
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize(("size", "step"), [(1, 1), (3, 1), (3, 2), (2, 3), (4, 4), (7, 5)])
+def test_the_gradient_of_unfold_is_added_up_in_order(dim: int, size: int, step: int) -> None:
+    shape = [3, 2, 4]
+    shape[dim] = 9
+    patches = torch.randn(shape, dtype=torch.float64).unfold(dim, size, step)
+    gradient = torch.randn_like(patches)
+    expected = torch.ops.aten.unfold_backward(gradient, shape, dim, size, step)
+    torch.testing.assert_close(compiling._folded(gradient, shape, dim, size, step), expected)
+    rules = compiling._rules(torch.device("cuda"))
+    assert rules[torch.ops.aten.unfold_backward.default] is compiling._folded

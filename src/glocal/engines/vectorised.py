@@ -7,6 +7,7 @@ would move it all the same.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -29,6 +30,8 @@ from glocal.engines.evaluation import BatchedEvaluation, eval_rows
 from glocal.engines.poisson_batches import poisson_plan
 from glocal.engines.sequential import Sequential, client_message
 from glocal.engines.shards import joined, parts_of
+from glocal.nn import client_convolutions
+from glocal.nn.client_convolutions import ClientConvolutions, Layer
 from glocal.nn.precision import arithmetic
 from glocal.nn.task import Task
 from glocal.slots.client import Local
@@ -53,6 +56,8 @@ class Vectorised:
         default_factory=BatchedEvaluation, compare=False, repr=False
     )
     _executed: list[str] = field(default_factory=list, compare=False, repr=False)
+    _ways: dict[Layer, str] = field(default_factory=dict, compare=False, repr=False)
+    """How convolutions were computed where clients' kernels are their own."""
 
     @property
     def name(self) -> str:
@@ -63,8 +68,15 @@ class Vectorised:
 
     @property
     def executed(self) -> str:
-        """What trained the last round: ``compiled``, ``vectorised`` or ``sequential``."""
-        return self._executed[-1] if self._executed else self.name
+        """What trained the last round: ``compiled``, ``vectorised`` or ``sequential``.
+
+        On a GPU it also says how many of the convolutions were unfolded.
+        """
+        name = self._executed[-1] if self._executed else self.name
+        if not self._ways:
+            return name
+        unfolded = sum(way == "unfolded" for way in self._ways.values())
+        return f"{name}, {unfolded} of {len(self._ways)} convolutions unfolded"
 
     def _note(self, executed: str) -> None:
         self._executed[:] = [executed]
@@ -77,8 +89,17 @@ class Vectorised:
 
     def round(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         """The cohort's round."""
-        with arithmetic(cohort.task.precision):
+        with arithmetic(cohort.task.precision), self._convolutions(cohort):
             return self._rounds(cohort)
+
+    def _convolutions(self, cohort: CohortRound) -> AbstractContextManager[object]:
+        """While it lasts, convolutions are computed by the rule, where there is one."""
+        device = cohort.ids.device
+        if device.type not in client_convolutions.DEVICES or not cohort.convolutional:
+            return nullcontext()
+        # As many clients as are expected: the same run must be computed the same way.
+        clients = _workload(cohort).cohort
+        return ClientConvolutions(cohort.task.precision, clients, _memory(device), self._ways)
 
     def _rounds(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         short = self._short_for(cohort)
@@ -166,12 +187,16 @@ def _workload(cohort: CohortRound) -> Workload:
 
 def _chunk(cohort: CohortRound) -> int:
     """Clients whose models, gradients and optimiser state fit the bound."""
-    memory = MEMORY
-    if cohort.ids.device.type == "cuda":
-        # Of all the card has, not of what is free: the same run must be divided the same way.
-        memory = torch.cuda.get_device_properties(cohort.ids.device).total_memory // 2
+    memory = _memory(cohort.ids.device) // 2
     models = 6 + (cohort.local.batch_size if cohort.local.poisson else 0)  # an example's gradient
     return max(1, memory // (models * 4 * max(1, cohort.task.size)))
+
+
+def _memory(device: torch.device) -> int:
+    """Bytes that it has, not those that are free: the same run must be divided the same way."""
+    if device.type != "cuda":
+        return 2 * MEMORY
+    return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 def _stepwise(cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:

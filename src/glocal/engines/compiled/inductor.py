@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from glocal.engines.compiled.cuda_graphs import note
 from glocal.engines.compiled.fused_sgd import fuse_updates
@@ -290,6 +291,10 @@ def _lifted(graph: Any) -> dict[Tensor, Any]:
 THIN = 16
 """Terms up to which a sum is written out inside a kernel."""
 
+WIDE = 4_096
+"""Columns up to which a thin product is written out on a GPU. An unfolded convolution has one for
+each place of a mini-batch."""
+
 SMALL_PRODUCT = 20_000
 """Multiplications up to which a client's product of matrices is done by a loop on a CPU."""
 
@@ -321,21 +326,40 @@ def _rules(device: torch.device) -> dict[Any, Callable[..., Any]]:
 
     On a GPU, a gradient of weights is a sum over the few examples of a mini-batch. As a product of
     matrices it would go to memory and back; written out, it is made where the weights are updated.
-    On a CPU, very small products cost less in a loop than as calls of a library.
+    On a CPU, very small products cost less in a loop than as calls of a library. What becomes of a
+    pixel in several patches is added up in one order: the compiler's own rule adds them on a GPU as
+    they come, and two runs then differ in their last bits.
     """
     from torch._inductor.decomposition import select_decomp_table
 
     def bmm(a: Tensor, b: Tensor) -> Any:
         rows, terms, columns = a.shape[1], a.shape[2], b.shape[2]
         if device.type == "cuda":
-            as_loop = terms <= THIN and rows * columns >= 16 * terms
+            as_loop = terms <= THIN and rows * columns >= 16 * terms and columns <= WIDE
         else:
             as_loop = rows * terms * columns <= SMALL_PRODUCT
         return (a.unsqueeze(-1) * b.unsqueeze(1)).sum(2) if as_loop else NotImplemented
 
     rules: dict[Any, Callable[..., Any]] = dict(select_decomp_table())
     rules[torch.ops.aten.bmm.default] = bmm
+    rules[torch.ops.aten.unfold_backward.default] = _folded
     return rules
+
+
+def _folded(gradient: Tensor, sizes: Sequence[int], dim: int, size: int, step: int) -> Tensor:
+    """The gradient of ``unfold``, as a sum of its parts, each with zeros around it."""
+    after = len(sizes) - 1 - dim  # dimensions behind the one that was unfolded
+    places = gradient.shape[dim]
+    total = torch.zeros((), dtype=gradient.dtype, device=gradient.device)
+    for i in range(size):
+        part = gradient.select(-1, i)
+        if step > 1:  # zeros between one place and the next
+            part = part.unsqueeze(dim + 1)
+            part = functional.pad(part, (0, 0) * after + (0, step - 1))
+            part = part.flatten(dim, dim + 1).narrow(dim, 0, (places - 1) * step + 1)
+        rest = sizes[dim] - i - part.shape[dim]
+        total = total + functional.pad(part, (0, 0) * after + (i, rest))
+    return total
 
 
 @contextmanager
