@@ -11,7 +11,8 @@ written: eight times the model. Arithmetic: what torch counts for forward and ba
 
 Everybody trains the same cohort on the same mini-batches with SGD and momentum, and must end at the
 same loss (to 1e-4) and the same parameters (to 1e-3). All compute in full single precision, the
-loop and the check too; the same compiled round in TF32 and in bfloat16 is timed beside them.
+loop and the check too; the same compiled round in TF32 and in bfloat16 is timed beside them, and
+the compiled round with all convolutions grouped, as vmap makes them (*grouped*).
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from glocal import engines
 from glocal.core import rng, tree
-from glocal.engines.base import padded_rows
-from glocal.nn import models, precision
+from glocal.engines.base import convolutional, padded_rows
+from glocal.nn import client_convolutions, models, precision
 from glocal.nn.losses import cross_entropy
 from glocal.nn.task import Task
 from glocal.studies import bench
@@ -42,12 +44,13 @@ CASES = (
     Case("mlp-10", "mlp(512, 256, 256, 128)", (784,), 10, 600, 10, momentum=0.9),
     Case("lenet-100", "lenet", (3, 32, 32), 100, 500, 50, momentum=0.9),
     Case("cnn-100", "cnn", (3, 32, 32), 100, 400, 10, momentum=0.9),
+    Case("resnet18-20", "resnet18", (3, 32, 32), 20, 200, 20, momentum=0.9),
+    Case("resnet10-20", "resnet10", (3, 32, 32), 20, 200, 20, momentum=0.9),
+    Case("vgg-20", "vgg", (3, 32, 32), 20, 200, 20, momentum=0.9),
+    Case("mobilenet-20", "mobilenet", (3, 32, 32), 20, 200, 20, momentum=0.9),
 )
 TOLERANCE = 1e-3
 """How far apart parameters may end: with momentum, rounding grows over tens of steps."""
-
-LEAST = {"mlp-100": 100, "mlp-10": 65, "lenet-100": 40, "cnn-100": 16}
-"""How many times as fast as the loop each is meant to be, at least."""
 
 
 def main() -> None:
@@ -86,13 +89,13 @@ def line(found: dict[str, Any]) -> str:
         f"{way} {found[f'{way}_ms']:.1f} ms ({found['loop_ms'] / found[f'{way}_ms']:.0f}x, "
         f"{100 * found['floor_ms'] / found[f'{way}_ms']:.0f} % of the floor's speed, "
         f"ready after {found[f'{way}_first_s']:.1f} s)"
-        for way in ("vectorised", "compiled")
+        for way in ("vectorised", "compiled", "grouped")
+        if f"{way}_ms" in found
     )
     return (
         f"{found['name']}: loop {found['loop_ms']:.0f} ms, {ways}; floor {found['floor_ms']:.1f} "
-        f"ms by {found['floor_by']}; parameters at most {found['difference']:.1e} apart; at least "
-        f"{LEAST[found['name']]}x wanted; in tf32 {found['tf32_ms']:.1f} and "
-        f"bf16 {found['bf16_ms']:.1f} ms; evaluation on as many "
+        f"ms by {found['floor_by']}; parameters at most {found['difference']:.1e} apart; "
+        f"in tf32 {found['tf32_ms']:.1f} and bf16 {found['bf16_ms']:.1f} ms; evaluation on as many "
         f"examples {found['judging_called_ms']:.1f} ms, captured {found['judging_captured_ms']:.1f}"
     )
 
@@ -109,6 +112,8 @@ def measure(
         "vectorised": lambda: engine_round(case, task, fed, key, "vectorised"),
         "compiled": lambda: engine_round(case, task, fed, key, "compiled"),
     }
+    if convolutional(task):
+        make["grouped"] = lambda: grouped(engine_round(case, task, fed, key, "compiled"))
     with precision.arithmetic("single"):
         ends = {who: one()() for who, one in make.items()}
         losses, difference = bench.same_work(case, task, fed, ends, TOLERANCE)
@@ -137,6 +142,16 @@ def measure(
         **evaluation_times(case, task, fed, repeats),
         **least,
     }
+
+
+def grouped(one: bench.Round) -> bench.Round:
+    """The same round with all convolutions of different clients' kernels as grouped ones."""
+
+    def unchanged() -> Any:
+        with patch.object(client_convolutions, "DEVICES", frozenset()):
+            return one()
+
+    return unchanged
 
 
 def evaluation_times(case: Case, task: Task, fed: Any, repeats: int) -> dict[str, float]:

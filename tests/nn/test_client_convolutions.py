@@ -42,10 +42,8 @@ def convolutions(draw: some.DrawFn) -> dict[str, Any]:
     kernel = number(1, 4), number(1, 4)
     dilation = draw(some.sampled_from([(1, 1), (1, 1), (2, 1), (1, 2), (2, 2)]))
     smallest = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
-    padding: Any = number(0, 3), number(0, 2)
-    stride = number(1, 4), number(1, 3)
-    if draw(some.booleans()) and stride == (1, 1):
-        padding = draw(some.sampled_from(["same", "valid"]))
+    padding = draw(some.sampled_from(["same", "valid", (number(0, 3), number(0, 2))]))
+    stride = (1, 1) if padding == "same" else (number(1, 4), number(1, 3))
     return {
         "clients": number(1, 3),
         "examples": number(1, 3),
