@@ -14,7 +14,7 @@ from typing import Any
 
 from glocal.core.spec import parse_call, split_plus
 from glocal.methods import presets
-from papers.tables import Cell
+from papers.tables import Cell, data_of
 
 LEAST = 0.1
 """Milliseconds of the smallest step."""
@@ -68,14 +68,12 @@ def milliseconds(cell: Cell) -> float:
 
 
 def _clients(cell: Cell) -> int:
-    data = str(cell.settings.get("data", "digits")).partition("(")[0]
-    return int(cell.settings.get("clients") or CLIENTS.get(data, 20))
+    return int(cell.settings.get("clients") or CLIENTS.get(data_of(cell), 20))
 
 
 def _batches(cell: Cell, told: Mapping[str, Any]) -> int:
     """In an epoch of one client."""
-    data = str(cell.settings.get("data", "digits")).partition("(")[0]
-    mine = 0.75 * EXAMPLES.get(data, 2000) / _clients(cell)
+    mine = 0.75 * EXAMPLES.get(data_of(cell), 2000) / _clients(cell)
     return math.ceil(mine / int(told.get("batch_size", 20)))
 
 

@@ -7,7 +7,7 @@
     python benchmarks/papers/run.py fedevg-table4.2 --only mnist-10-1
     python benchmarks/papers/run.py lg-table6 --quick          a few rounds, kept apart in quick/
     python benchmarks/papers/run.py --page                     docs/measurements/papers.md
-    python benchmarks/papers/run.py --pack DIR                 data for a machine without a network
+    python benchmarks/papers/run.py lg-table6 --pack DIR       data for a machine without a network
 
 It can be stopped at any time (--seconds stops it cleanly) and goes on where it stopped, cell by
 cell and, within a cell, from glocal's checkpoints in work/. Cells that are done are in cells/;
@@ -52,7 +52,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="the tables' settings for a trial")
     parser.add_argument("--data", type=Path, metavar="DIR", help="a folder that --pack wrote")
     parser.add_argument("--page", action="store_true", help=f"write {page.PAGE.name}")
-    parser.add_argument("--pack", type=Path, metavar="DIR", help="data, in files up to 40 MB")
+    parser.add_argument("--pack", type=Path, metavar="DIR", help="data, in folders up to 52 MiB")
     return parser.parse_args()
 
 
@@ -67,15 +67,18 @@ def main() -> None:
     given = asked()
     if given.data is not None:
         os.environ["GLOCAL_DATA"] = os.environ["GLOCAL_CACHE"] = str(given.data.resolve())
-    if given.pack is not None:
-        packing.pack(given.pack)
-        return
+        if given.cell is None:
+            packing.unpack(given.data)
     if unknown := sorted(set(given.tables) - set(tables.names())):
         refuse(f"there is no table {unknown[0]}: there are {', '.join(tables.names())}.")
     chosen = given.tables or (tables.names() if given.all or given.list or given.page else [])
     if not chosen:
         refuse("name a table, or give --all; --list shows what there is.")
     several = [tables.read(name) for name in chosen]
+    if given.pack is not None:
+        cells = [cell for table in several for cell in table.cells()]
+        packing.pack(given.pack, sorted({tables.data_of(cell) for cell in cells} - {"digits"}))
+        return
     place = Place(device=given.device, jobs=given.at_once or given.jobs)
     if given.quick:
         place = Place(QUICK, place.work, given.device, place.jobs)

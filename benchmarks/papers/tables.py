@@ -152,6 +152,11 @@ class Table:
         return Cell(self.name, group.name, row.name, seed, self.kind, method, given, measure)
 
 
+def data_of(cell: Cell) -> str:
+    """The data set that it is of, by its name alone."""
+    return str(cell.settings.get("data", "digits")).partition("(")[0]
+
+
 def names(folder: Path = FOLDER) -> list[str]:
     """All tables that there are."""
     return sorted(path.stem for path in folder.glob("*.toml"))

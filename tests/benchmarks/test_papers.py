@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import hashlib
 import json
 import subprocess
 import sys
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import glocal  # noqa: E402
 from glocal.core import locks  # noqa: E402
-from glocal.data.datasets.formats import CIFAR_BINARY, IDX  # noqa: E402
+from glocal.data.datasets.registry import MNIST  # noqa: E402
 from glocal.methods.specs import resolve  # noqa: E402
 from papers import cells, estimates, newcomer, page, tables  # noqa: E402
 from papers.measuring import config_of  # noqa: E402
@@ -227,28 +227,39 @@ def test_no_cell_is_left_over_from_other_settings() -> None:
         assert cells.Place().done(every[path.stem]) is not None, f"{path.stem} has to be run again"
 
 
-def test_packed_data_is_read_again(tmp_path) -> None:
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)])
+def test_packed_data_is_unpacked_again(tmp_path, monkeypatch, shape) -> None:
     from papers import packing
 
     rng = np.random.default_rng(0)
-
-    def arrays(shape: tuple[int, ...], train: int, test: int) -> dict[str, Any]:
-        made = {
-            "x_train": (train, *shape),
-            "y_train": (train,),
-            "x_test": (test, *shape),
-            "y_test": (test,),
-        }
-        return {k: rng.integers(0, 10, size, dtype=np.uint8) for k, size in made.items()}
-
-    for form, pack, given in (
-        (IDX, packing.pack_mnist, arrays((1, 28, 28), 6, 3)),
-        (CIFAR_BINARY, packing.pack_cifar10, arrays((3, 32, 32), 15, 3)),
-    ):
-        pack(tmp_path, given)
-        files = {n: gzip.decompress((tmp_path / f"{n}.gz").read_bytes()) for n in form.files}
-        again = form.decode(files)
+    smooth = np.linspace(0, 200, 7 * np.prod(shape)).reshape(7, *shape)
+    sizes = {"x_train": (7, *shape), "y_train": (7,), "x_test": (3, *shape), "y_test": (3,)}
+    given = {k: rng.integers(0, 256, size, dtype=np.uint8) for k, size in sizes.items()}
+    given["x_train"] = (smooth + rng.integers(0, 9, smooth.shape)).astype(np.uint8)
+    sums = {k: hashlib.sha256(x.tobytes()).hexdigest() for k, x in given.items()}
+    data = replace(MNIST, name="images", shape=shape, counts=(7, 3), sha256=sums)
+    monkeypatch.setattr(packing, "IMAGES", {"images": data})
+    monkeypatch.setattr(packing, "arrays", lambda data: given)
+    monkeypatch.setattr(packing, "AT_ONCE", 4)
+    monkeypatch.setattr(packing, "LIMIT", 4 * np.prod(shape))
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path))
+    packing.pack(tmp_path, ["images"])
+    assert len(list(tmp_path.glob("*/images-*.z"))) == 3
+    assert (tmp_path / "1").is_dir() and (tmp_path / "2").is_dir()
+    packing.unpack(tmp_path)
+    with np.load(tmp_path / "images.npz") as again:
         assert all(np.array_equal(again[k], given[k]) for k in given)
+
+
+def test_packed_data_that_is_not_whole_is_left_alone(tmp_path, monkeypatch) -> None:
+    from papers import packing
+
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "mnist-train-0.z").write_bytes(b"")
+    (tmp_path / "1" / "adult.npz").write_bytes(b"of the cache")
+    packing.unpack(tmp_path)
+    assert not (tmp_path / "mnist.npz").exists()
+    assert (tmp_path / "adult.npz").read_bytes() == b"of the cache"
 
 
 def test_the_runner_needs_torch_and_numpy_alone() -> None:
