@@ -38,6 +38,7 @@ class Place:
     """Where cells are kept, and where they are trained."""
 
     kept: Path = KEPT
+    """Cells are written here, and those that are here or in the repository are done."""
     work: Path = WORK
     device: str = "cpu"
     jobs: int = 1
@@ -48,10 +49,17 @@ class Place:
 
     def done(self, cell: Cell) -> dict[str, Any] | None:
         """What is kept of a cell; None, if there is nothing, or of other settings."""
-        if not (path := self.file(cell)).is_file():
-            return None
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found if found["digest"] == cell.digest else None
+        for path in (self.file(cell), KEPT / f"{cell.name}.json"):
+            if path.is_file():
+                found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+                if found["digest"] == cell.digest:
+                    return found
+        return None
+
+    def round(self, cell: Cell) -> int:
+        """The last round of which a cell that is not done has a checkpoint."""
+        files = (self.work / cell.digest).glob("repeat-*/*.safetensors")
+        return max((int(path.name[:8]) for path in files), default=0)
 
 
 def device_name(device: str) -> str:
@@ -123,14 +131,20 @@ def run_in_processes(
 ) -> Iterable[tuple[Cell, bool]]:
     """The same with so many processes at once, each of which runs one cell after another."""
     script = str(HERE / "run.py")
+    notes: set[str] = set()
 
     def one(cell: Cell) -> tuple[Cell, bool] | None:
         left = until - time.time()
         if left <= 0:
             return None
         words = [sys.executable, script, cell.table, "--cell", cell.name, "--device", place.device]
-        words += ["--seconds", f"{left:.0f}", "--at-once", str(place.jobs), *options]
+        words += ["--seconds", f"{left:.0f}", "--at-once", str(place.jobs)]
+        words += ["--kept", str(place.kept), *options]
         ended = subprocess.run(words, capture_output=True, text=True, check=False)
+        said = {line for line in ended.stderr.splitlines() if line.startswith("glocal: ")}
+        if new := sorted(said - notes):
+            print("\n".join(new), flush=True)
+            notes.update(new)
         if ended.returncode:
             print(f"{cell.name} failed: {ended.stderr.strip()[-2000:]}", flush=True)
         return cell, place.done(cell) is not None

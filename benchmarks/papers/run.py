@@ -21,6 +21,7 @@ import argparse
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -51,6 +52,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="then stop cleanly")
     parser.add_argument("--quick", action="store_true", help="the tables' settings for a trial")
     parser.add_argument("--data", type=Path, metavar="DIR", help="a folder that --pack wrote")
+    parser.add_argument("--kept", type=Path, metavar="DIR", help="write cells to this folder")
     parser.add_argument("--page", action="store_true", help=f"write {page.PAGE.name}")
     parser.add_argument("--pack", type=Path, metavar="DIR", help="data, in folders up to 52 MiB")
     return parser.parse_args()
@@ -69,7 +71,8 @@ def main() -> None:
         os.environ["GLOCAL_DATA"] = os.environ["GLOCAL_CACHE"] = str(given.data.resolve())
         if given.cell is None:
             packing.unpack(given.data)
-    if unknown := sorted(set(given.tables) - set(tables.names())):
+    every = [*tables.names(), *tables.names(tables.TRIALS)]
+    if unknown := sorted(set(given.tables) - set(every)):
         refuse(f"there is no table {unknown[0]}: there are {', '.join(tables.names())}.")
     chosen = given.tables or (tables.names() if given.all or given.list or given.page else [])
     if not chosen:
@@ -80,8 +83,8 @@ def main() -> None:
         packing.pack(given.pack, sorted({tables.data_of(cell) for cell in cells} - {"digits"}))
         return
     place = Place(device=given.device, jobs=given.at_once or given.jobs)
-    if given.quick:
-        place = Place(QUICK, place.work, given.device, place.jobs)
+    if given.kept or given.quick:
+        place = replace(place, kept=given.kept or QUICK)
     if given.list:
         for table in several:
             show(table, place, quick=given.quick, named=bool(given.tables))
@@ -124,8 +127,11 @@ def run_cells(cells: list[Cell], place: Place, given: argparse.Namespace) -> Non
         ends = run_all(todo, place, until)
     for cell, done in ends:
         found = place.done(cell)
-        told = page.in_a_line(tables.read(cell.table), found) if found else ""
-        print(f"{cell.name}: {told if done else 'stopped, to be resumed'}", flush=True)
+        told = f"stopped after round {place.round(cell)}, to be resumed"
+        if done and found:
+            told = page.in_a_line(tables.read(cell.table), found)
+            told += f" ({found['seconds']:.0f} s, {found['figures'].get('engine', '')})"
+        print(f"{cell.name}: {told}", flush=True)
     left = sum(place.done(cell) is None for cell in cells)
     minutes = (time.time() - began) / 60
     print(f"{minutes:.1f} minutes of {place.device}; {left} of {len(cells)} cells are left")

@@ -20,6 +20,8 @@ from glocal.methods import presets
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "tables"
+TRIALS = HERE / "trials"
+"""Files of the same form by which settings were chosen, on validation data alone."""
 
 FORMAT = 1
 """What is measured of a cell: cells of another number are run again."""
@@ -162,8 +164,9 @@ def names(folder: Path = FOLDER) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.toml"))
 
 
-def read(name: str, folder: Path = FOLDER) -> Table:
-    """A table from its file."""
+def read(name: str, folder: Path | None = None) -> Table:
+    """A table from its file; by default one of the papers', or of trials."""
+    folder = folder or (FOLDER if (FOLDER / f"{name}.toml").is_file() else TRIALS)
     given = tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))
     seeds = given.pop("seeds", [0])
     groups = [

@@ -170,6 +170,34 @@ def test_changed_settings_are_run_again(tmp_path) -> None:
     assert place.done(other) is None
 
 
+def test_cells_of_the_repository_are_done_wherever_new_ones_are_written(
+    tmp_path, monkeypatch
+) -> None:
+    cell = tiny(tmp_path, FIT).cells()[0]
+    kept = {"digest": cell.digest, "figures": {}}
+    monkeypatch.setattr(cells, "KEPT", tmp_path / "repository")
+    (tmp_path / "repository").mkdir()
+    place = cells.Place(tmp_path / "new", tmp_path)
+    assert place.done(cell) is None
+    (tmp_path / "repository" / f"{cell.name}.json").write_text(json.dumps(kept))
+    assert place.done(cell) == kept
+
+
+def test_trials_show_nothing_of_test_data() -> None:
+    names = tables.names(tables.TRIALS)
+    assert names
+    for name in names:
+        trials, seeds = tables.read(name), set()
+        for table in map(tables.read, tables.names()):
+            same = {g.settings["data"] for g in trials.groups} & {
+                g.settings.get("data") for g in table.groups
+            }
+            if same and table.name.startswith("fedevg"):
+                seeds |= {seed for group in table.groups for seed in group.seeds}
+        assert all("val" in column.name for column in trials.columns)
+        assert not seeds & {seed for group in trials.groups for seed in group.seeds}
+
+
 def test_a_preset_whose_settings_change_has_another_digest() -> None:
     cell = tables.read("lg-table6").cells()[0]
     spelt = replace(cell, method=cell.method.replace("warmup=400", "warmup=401"))
@@ -210,8 +238,8 @@ def test_estimates_come_from_cells_that_ran_on_a_gpu(tmp_path) -> None:
     assert estimates.seen(found(table, (0.5,), "two x86-64 cores")) == {}
     seen = estimates.seen(found(table, (0.5,), "NVIDIA H200"))
     cell = table.cells()[0]
-    assert seen == {"mlp": pytest.approx(1000 * (80 / 2 - 20) / estimates.milliseconds(cell))}
-    assert estimates.seconds(cell, seen) == pytest.approx(80 / 2)
+    assert seen == {"mlp": pytest.approx(1000 * (80 - 20) / 2 / estimates.milliseconds(cell))}
+    assert estimates.seconds(cell, seen) == pytest.approx(20 + (80 - 20) / 2)
 
 
 def test_the_page_shows_what_was_kept() -> None:
