@@ -132,4 +132,5 @@ def _foretold(left: Bytes, above: Bytes, between: Bytes) -> Bytes:
     """A pixel by its neighbours: their plane, within what the two beside it are."""
     plane = left.astype(np.int16) + above - between
     low, high = np.minimum(left, above), np.maximum(left, above)
-    return np.clip(plane, low, high).astype(np.uint8)
+    foretold: Bytes = np.clip(plane, low, high).astype(np.uint8)
+    return foretold

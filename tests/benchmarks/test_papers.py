@@ -273,7 +273,8 @@ def test_packed_data_is_unpacked_again(tmp_path, monkeypatch, shape) -> None:
     monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path))
     packing.pack(tmp_path, ["images"])
     assert len(list(tmp_path.glob("*/images-*.z"))) == 3
-    assert (tmp_path / "1").is_dir() and (tmp_path / "2").is_dir()
+    assert (tmp_path / "1").is_dir()
+    assert (tmp_path / "2").is_dir()
     packing.unpack(tmp_path)
     with np.load(tmp_path / "images.npz") as again:
         assert all(np.array_equal(again[k], given[k]) for k in given)
