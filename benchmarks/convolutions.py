@@ -1,12 +1,12 @@
-"""One convolution with kernels of each client's own: grouped against unfolded, by layer.
+"""One convolution with kernels of each client's own: grouped against our programs, by layer.
 
 python benchmarks/convolutions.py                    on a GPU, all layers in three precisions
-python benchmarks/convolutions.py --device cpu --clients 2 --repeats 2      to try the script out
+python benchmarks/convolutions.py --device cpu --clients 2 --repeats 1      to try the script out
 
-A step is the output, and the gradients of kernels and of images, of all clients: as it is called,
-captured in a CUDA graph (on a GPU), and compiled. Milliseconds are medians; in brackets, TFLOP/s.
-The last columns say which way the rule takes (glocal.nn.client_convolutions), and how far the
-gradients of each way are from those in double precision, relative to the largest.
+*Forward* is the output, *backward* both gradients as well, of all clients, captured in a CUDA graph
+on a GPU. Milliseconds are medians; in brackets, TFLOP/s of forward and backward together. The last
+column says how far output and gradients of each way are from those in double precision, relative to
+the largest number.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import grad, vmap
+from torch.func import vjp, vmap
 from torch.nn import functional
 
 from glocal.engines.compiled.cuda_graphs import record
-from glocal.engines.compiled.inductor import compile_step
 from glocal.nn import client_convolutions
-from glocal.nn.client_convolutions import ClientConvolutions, Layer, way_of
+from glocal.nn.client_convolutions import ClientConvolutions
 from glocal.nn.precision import PRECISIONS, arithmetic
 
 
@@ -38,24 +37,20 @@ class Case(NamedTuple):
     pixels: int
     clients: int
     batch: int
+    stride: int = 1
 
     def __str__(self) -> str:
+        apart = f", stride {self.stride}" if self.stride > 1 else ""
         return (
-            f"{self.channels}→{self.filters}, k{self.kernel}, {self.pixels} px, "
+            f"{self.channels}→{self.filters}, k{self.kernel}{apart}, {self.pixels} px, "
             f"{self.clients} × {self.batch}"
         )
 
     @property
     def operations(self) -> int:
         """Of the output and both gradients, two for each multiplication."""
-        places = self.clients * self.batch * self.pixels**2
+        places = self.clients * self.batch * (self.pixels // self.stride) ** 2
         return 6 * places * self.channels * self.filters * self.kernel**2
-
-    @property
-    def layer(self) -> Layer:
-        """As the rule sees it."""
-        kernel, places = (self.kernel, self.kernel), self.pixels**2
-        return Layer(self.batch, self.channels, self.filters, kernel, places)
 
 
 CASES = (
@@ -64,7 +59,9 @@ CASES = (
     Case(3, 32, 5, 32, 100, 10),
     Case(32, 64, 5, 16, 100, 10),
     Case(64, 64, 3, 32, 50, 20),
+    Case(64, 128, 3, 32, 50, 20, 2),
     Case(256, 256, 3, 8, 50, 20),
+    Case(512, 512, 3, 4, 50, 20),
 )
 
 
@@ -72,106 +69,100 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--clients", type=int, help="instead of the cases' own")
-    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=10)
     options = parser.parse_args()
     device = torch.device(options.device)
-    client_convolutions.DEVICES |= {device.type}
     cuda = device.type == "cuda"
-    name = torch.cuda.get_device_name(device) if cuda else "cpu"
-    memory = torch.cuda.get_device_properties(device).total_memory if cuda else 8 << 30
-    print(f"{name}, torch {torch.__version__}")
-    print(
-        "| layer, clients × batch | precision | way | called | captured | compiled | rule | apart |"
-    )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print(f"{torch.cuda.get_device_name(device) if cuda else 'cpu'}, torch {torch.__version__}")
+    print("| layer, clients × batch | precision | way | forward | backward too | apart |")
+    print("| --- | --- | --- | --- | --- | --- |")
     for case in CASES:
         case = case._replace(clients=options.clients or case.clients)
         for precision in PRECISIONS:
-            rule = way_of(case.layer, precision, case.clients, memory)
-            for way in ("grouped", "unfolded"):
-                times, apart = measured(case, precision, way, device, options.repeats)
-                cells = " | ".join(figure(case, seconds) for seconds in times)
-                mark = "chosen" if rule == way else ""
-                print(
-                    f"| {case} | {precision} | {way} | {cells} | {mark} | {apart:.0e} |", flush=True
-                )
+            for way in ("grouped", "tiled"):
+                print(line(case, precision, way, device, options.repeats), flush=True)
 
 
-def figure(case: Case, seconds: float | None) -> str:
-    """Milliseconds, and the rate."""
-    if seconds is None:
-        return "–"
-    return f"{1e3 * seconds:.2f} ({case.operations / seconds / 1e12:.1f})"
-
-
-def measured(
-    case: Case, precision: str, way: str, device: torch.device, repeats: int
-) -> tuple[list[float | None], float]:
-    """Seconds of a step as it is called, captured and compiled; and how far it is from exact."""
-    make = torch.Generator(device).manual_seed(0)
-    c, k = case, case.kernel
-    x = torch.randn(
-        c.clients, c.batch, c.channels, c.pixels, c.pixels, generator=make, device=device
-    )
-    weight = torch.randn(c.clients, c.filters, c.channels, k, k, generator=make, device=device)
-    into = [torch.zeros_like(weight), torch.zeros_like(x)]
-    kind = PRECISIONS[precision]
-
-    def loss(weight: Tensor, x: Tensor) -> Tensor:
-        with torch.autocast(device.type, kind or torch.bfloat16, enabled=kind is not None):
-            y = functional.conv2d(x, weight, padding=k // 2)
-        return y.float().square().sum()
-
-    def step(*tensors: Tensor) -> None:
-        of_weight, of_x, weight, x = tensors
-        made = vmap(grad(loss, argnums=(0, 1)))(weight, x)
-        of_weight.add_(made[0])
-        of_x.add_(made[1])
-
-    chosen = ClientConvolutions(precision, c.clients, float("inf"))
-    found: list[float | None] = []
-    before = client_convolutions.way_of
-    client_convolutions.way_of = lambda *_: way
+def line(case: Case, precision: str, way: str, device: torch.device, repeats: int) -> str:
+    """A row of the table."""
+    devices = client_convolutions.DEVICES
+    client_convolutions.DEVICES = frozenset({device.type} if way == "tiled" else ())
+    chosen = ClientConvolutions(precision)
     try:
         with torch.no_grad(), arithmetic(precision), chosen:
-            step(*into, weight, x)
-            apart = max(distances(into, weight, x, k))
-            found.append(timed(lambda: step(*into, weight, x), device, repeats))
-            captured = record(lambda: step(*into, weight, x)) if device.type == "cuda" else None
-            found.append(captured and timed(captured[0].replay, device, repeats))
-            half = precision != "single"
-            program = compile_step(step, [*into, weight, x], 2, half_precision=half)
-            found.append(program and timed(lambda: program[0](*into, weight, x), device, repeats))
+            forward, both = functions(case, precision, device)
+            apart = distances(case, both(), device)
+            times = [timed(one, device, repeats) for one in (forward, both)]
     finally:
-        client_convolutions.way_of = before
-    assert set(chosen.ways.values()) == {way}
-    return found, apart
+        client_convolutions.DEVICES = devices
+    assert set(chosen.ways.values()) == ({"tiled"} if way == "tiled" else set())
+    rate = case.operations / times[1] / 1e12
+    far = " ".join(f"{one:.0e}" for one in apart)
+    milliseconds = f"{1e3 * times[0]:.2f} | {1e3 * times[1]:.2f} ({rate:.0f})"
+    return f"| {case} | {precision} | {way} | {milliseconds} | {far} |"
 
 
-def distances(found: list[Tensor], weight: Tensor, x: Tensor, kernel: int) -> list[float]:
-    """Of the first client's gradients from those in double precision, relative to the largest."""
+def tensors(case: Case, device: torch.device) -> list[Tensor]:
+    """Images, kernels, and the gradient of the output, of all clients."""
+    make = torch.Generator(device).manual_seed(0)
+    side, out, k = case.pixels, case.pixels // case.stride, case.kernel
+    shapes = (
+        (case.batch, case.channels, side, side),
+        (case.filters, case.channels, k, k),
+        (case.batch, case.filters, out, out),
+    )
+    return [torch.randn(case.clients, *s, generator=make, device=device) for s in shapes]
 
-    def loss(weight: Tensor, x: Tensor) -> Tensor:
-        return functional.conv2d(x, weight, padding=kernel // 2).square().sum()
 
-    exact = grad(loss, argnums=(0, 1))(weight[0].double(), x[0].double())
-    pairs = zip(found, exact, strict=True)
-    return [float((a[0] - b).abs().max() / b.abs().max()) for a, b in pairs]
+def functions(
+    case: Case, precision: str, device: torch.device
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """The output of all clients; and output and both gradients."""
+    x, weight, dy = tensors(case, device)
+    kind = PRECISIONS[precision]
+
+    def output(x: Tensor, weight: Tensor) -> Tensor:
+        with torch.autocast(device.type, kind or torch.bfloat16, enabled=kind is not None):
+            return functional.conv2d(x, weight, None, case.stride, case.kernel // 2)
+
+    def of_client(x: Tensor, weight: Tensor, dy: Tensor) -> tuple[Tensor, ...]:
+        pulled: Any = vjp(output, x, weight)
+        y, pull = pulled
+        return (y, *pull(dy.to(y.dtype)))
+
+    return lambda: vmap(output)(x, weight), lambda: vmap(of_client)(x, weight, dy)
+
+
+def distances(case: Case, found: Any, device: torch.device) -> list[float]:
+    """Of the first client's output and gradients from those in double precision."""
+    x, weight, dy = (t[0].double() for t in tensors(case, device))
+
+    def output(x: Tensor, weight: Tensor) -> Tensor:
+        return functional.conv2d(x, weight, None, case.stride, case.kernel // 2)
+
+    pulled: Any = vjp(output, x, weight)
+    y, pull = pulled
+    pairs = zip(found, (y, *pull(dy)), strict=True)
+    return [float((a[0].double() - b).abs().max() / b.abs().max()) for a, b in pairs]
 
 
 def timed(one: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """The median of some calls, each until the device is done, after two that do not count."""
+    """The median of some calls, each until the device is done, after one that does not count."""
+    one()
+    if device.type == "cuda" and (captured := record(one)) is not None:
+        one = captured[0].replay
     seconds = []
-    for _ in range(repeats + 2):
+    for _ in range(repeats + 1):
         synchronise(device)
         began = time.perf_counter()
         one()
         synchronise(device)
         seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds[2:])
+    return statistics.median(seconds[1:])
 
 
 def synchronise(device: torch.device) -> None:
+    """Wait until a GPU has done what it was told."""
     if device.type == "cuda":
         torch.cuda.synchronize()
 

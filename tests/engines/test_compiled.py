@@ -48,7 +48,7 @@ def test_auxiliaries_of_images_and_texts(name: str, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_unfolded_convolutions(
+def test_tiled_convolutions(
     stride: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(client_convolutions, "DEVICES", frozenset({"cpu"}))
@@ -67,7 +67,7 @@ def test_unfolded_convolutions(
     )
     fed = glocal.load("digits", clients=3, seed=0)
     check_method("fedavg", model=model, fed=fed, rounds=2, compiled=True)
-    assert set(ways) == {"unfolded"}
+    assert set(ways) == {"tiled"}
     assert capsys.readouterr().err == ""
 
 

@@ -19,7 +19,7 @@ from glocal.core import rng, tree
 from glocal.core.errors import ClientError
 from glocal.engines import CohortRound, Sequential, Vectorised, resolve
 from glocal.engines.base import Workload
-from glocal.engines.compiled import blocks, cuda_graphs, program
+from glocal.engines.compiled import blocks, cuda_graphs, program, self_check
 from glocal.engines.compiled import inductor as compiling
 from glocal.nn.optim import sgd
 from glocal.nn.task import Task
@@ -155,7 +155,7 @@ def test_a_few_numbers_that_rounding_decides_are_no_other_program() -> None:
     def passes(off: float, where: Any) -> bool:
         made = plain.clone()
         made[where] += off * change[where]
-        return compiling._same_change(before, made, plain, False)
+        return self_check.same_change(before, made, plain, False)
 
     one, all_of_them = (3, 7), slice(None)
     assert passes(0.05, one)  # its gradient is all but zero
@@ -164,6 +164,28 @@ def test_a_few_numbers_that_rounding_decides_are_no_other_program() -> None:
     assert passes(5e-4, all_of_them)
     assert not passes(0.01, all_of_them)
     assert not passes(0.05, 3)  # a row of them is no chance
+
+
+def test_as_much_as_rounding_does_to_the_step_itself_is_no_other_program() -> None:
+    start, slope = rng.normal(rng.key(1), (1000,)), rng.normal(rng.key(2), (1000,))
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x + 1e5 * torch.sin(1e5 * x) * slope  # any rounding is a large part of it
+
+    moved = step(self_check.rounded(start))
+    assert not torch.equal(self_check.rounded(start), start)
+    torch.testing.assert_close(self_check.rounded(start), start, rtol=1e-6, atol=0)
+    assert self_check.within_rounding(step(start * (1 + 2.0**-23)), step(start), moved)
+    assert not self_check.within_rounding(
+        step(start * 1.5), step(start * 0), moved * 0 + step(start * 0)
+    )
+    calm = start + slope
+    assert self_check.within_rounding(
+        calm * (1 + 2.0**-23), calm, self_check.rounded(start) + slope
+    )
+    assert not self_check.within_rounding(
+        calm + 1e-3 * slope, calm, self_check.rounded(start) + slope
+    )
 
 
 def remembers() -> Local:

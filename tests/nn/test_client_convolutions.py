@@ -17,11 +17,9 @@ from torch.nn import functional
 import glocal
 from glocal.core.interrupts import Stopped
 from glocal.nn import client_convolutions
-from glocal.nn.client_convolutions import ClientConvolutions, Layer, unfolded, way_of
+from glocal.nn.client_convolutions import ClientConvolutions
+from glocal.nn.convolution_operators import How, convolved
 from glocal.training.checkpoint import CheckpointPolicy
-
-PLENTY = 1e15
-LENET = Layer(50, 3, 6, (5, 5), 784)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -82,12 +80,11 @@ def loss(at: dict[str, Tensor], how: dict[str, Any]) -> Tensor:
 def test_values_and_gradients_of_any_shape(of: dict[str, Any]) -> None:
     at, how = tensors(of), of["how"]
     one_by_one = [{name: part[k] for name, part in at.items()} for k in range(of["clients"])]
-    with ClientConvolutions("single", of["clients"], PLENTY) as found:
+    with ClientConvolutions("single") as found:
         y = vmap(lambda one: functional.conv2d(**one_of(one), **how))(at)
         gradients = vmap(grad(lambda one: loss(one, how)))(at)
     (way,) = found.ways.values()
-    plain = how["groups"] == 1 and how["dilation"] == (1, 1)
-    assert way == ("unfolded" if plain else "grouped")
+    assert way == ("tiled" if how["groups"] == 1 else "grouped")
     (layer,) = found.ways
     for k, one in enumerate(one_by_one):
         alone = functional.conv2d(**one_of(one), **how)
@@ -101,19 +98,12 @@ def one_of(at: dict[str, Tensor]) -> dict[str, Any]:
     return {"input": at["x"], "weight": at["weight"], "bias": at.get("bias")}
 
 
-def test_groups_unfolded() -> None:
-    x, weight = torch.randn(2, 6, 7, 8).double(), torch.randn(4, 3, 3, 2).double()
-    y = unfolded(x, weight, None, (2, 1), (1, 1, 0, 0), groups=2)
-    expected = functional.conv2d(x, weight, stride=(2, 1), padding=(0, 1), groups=2)
-    torch.testing.assert_close(y, expected)
-
-
 def test_second_derivatives() -> None:
     x = torch.randn(2, 2, 6, 5, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(3, 2, 3, 2, dtype=torch.float64, requires_grad=True)
-    both = (x, weight)
+    how = How((2, 1), (0, 1), (1, 1), "single")
     assert torch.autograd.gradgradcheck(
-        lambda x, w: unfolded(x, w, None, (2, 1), (1, 0, 1, 1)), both
+        lambda x, w: convolved(x, w, None, how, (2, 6)), (x, weight)
     )
 
 
@@ -121,13 +111,13 @@ def test_a_model_is_left_as_it_is_where_clients_share_their_kernels() -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Conv2d(2, 2, 3, padding=1))
     params = {name: p.detach() for name, p in model.named_parameters()}
     x = torch.randn(4, 5, 1, 8, 8)
-    with ClientConvolutions("single", 4, PLENTY) as found:
+    with ClientConvolutions("single") as found:
         vmap(lambda x: functional_call(model, params, x))(x)
         assert not found.ways
         stacked = {name: p.expand(4, *p.shape) for name, p in params.items()}
         vmap(lambda p, x: functional_call(model, p, x))(stacked, x)
     assert [layer[1:4] for layer in found.ways] == [(1, 2, (3, 3)), (2, 2, (3, 3))]
-    assert set(found.ways.values()) == {"unfolded"}
+    assert set(found.ways.values()) == {"tiled"}
 
 
 def test_gradients_of_single_examples_stay_as_they_are() -> None:
@@ -137,36 +127,10 @@ def test_gradients_of_single_examples_stay_as_they_are() -> None:
         return functional.conv2d(x.unsqueeze(0), w).square().sum()
 
     per_example = vmap(vmap(grad(of_example), (None, 0)))
-    with ClientConvolutions("single", 3, PLENTY) as found:
+    with ClientConvolutions("single") as found:
         made = per_example(weight, x)
     assert not found.ways
     torch.testing.assert_close(made, per_example(weight, x))
-
-
-@pytest.mark.parametrize(
-    ("layer", "single", "tf32", "bf16"),
-    [
-        (Layer(50, 3, 6, (5, 5), 784), "unfolded", "grouped", "grouped"),
-        (Layer(50, 6, 16, (5, 5), 100), "unfolded", "unfolded", "grouped"),
-        (Layer(10, 3, 32, (5, 5), 1024), "unfolded", "unfolded", "grouped"),
-        (Layer(10, 32, 64, (5, 5), 256), "unfolded", "unfolded", "grouped"),
-        (Layer(20, 64, 64, (3, 3), 1024), "unfolded", "grouped", "grouped"),
-        (Layer(20, 256, 256, (3, 3), 64), "unfolded", "grouped", "unfolded"),
-        (Layer(20, 64, 64, (3, 3), 64, groups=64), "grouped", "grouped", "grouped"),
-        (Layer(20, 256, 256, (5, 5), 64, (2, 2)), "grouped", "grouped", "grouped"),
-    ],
-)
-def test_the_rule(layer: Layer, single: str, tf32: str, bf16: str) -> None:
-    ways = [way_of(layer, precision, 100, PLENTY) for precision in ("single", "tf32", "bf16")]
-    assert ways == [single, tf32, bf16]
-
-
-def test_a_layer_that_would_fill_the_memory_is_not_unfolded() -> None:
-    copied = 50 * 3 * 25 * 784 * 4
-    assert LENET.copied(4) == copied
-    enough = 48 * 100 * copied
-    assert way_of(LENET, "single", 100, enough) == "unfolded"
-    assert way_of(LENET, "single", 101, enough) == "grouped"
 
 
 @pytest.mark.parametrize("precision", ["single", "bf16"])
@@ -177,10 +141,9 @@ def test_runs_say_so_and_come_out_as_one_client_at_a_time(precision: str) -> Non
         engine: glocal.fit("fedavg(lr=0.01)", fed, model=net(), engine=engine, **common)
         for engine in ("sequential", "vectorised")
     }
-    unfolded = "2 of 2" if precision == "single" else "0 of 2"
     assert runs["sequential"].settings["engine"] == "sequential"
     said = runs["vectorised"].settings["engine"]
-    assert said == f"vectorised, {unfolded} convolutions unfolded"
+    assert said == "vectorised, 2 of 2 convolutions tiled"
     apart = {"single": 1e-5, "bf16": 2e-2}[precision]
     for name, value in runs["sequential"].model.items():
         torch.testing.assert_close(runs["vectorised"].model[name], value, rtol=0, atol=apart)

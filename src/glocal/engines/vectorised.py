@@ -70,13 +70,13 @@ class Vectorised:
     def executed(self) -> str:
         """What trained the last round: ``compiled``, ``vectorised`` or ``sequential``.
 
-        On a GPU it also says how many of the convolutions were unfolded.
+        On a GPU it also says how many of the convolutions were tiled.
         """
         name = self._executed[-1] if self._executed else self.name
         if not self._ways:
             return name
-        unfolded = sum(way == "unfolded" for way in self._ways.values())
-        return f"{name}, {unfolded} of {len(self._ways)} convolutions unfolded"
+        tiled = sum(way == "tiled" for way in self._ways.values())
+        return f"{name}, {tiled} of {len(self._ways)} convolutions tiled"
 
     def _note(self, executed: str) -> None:
         self._executed[:] = [executed]
@@ -97,9 +97,7 @@ class Vectorised:
         device = cohort.ids.device
         if device.type not in client_convolutions.DEVICES or not cohort.convolutional:
             return nullcontext()
-        # As many clients as are expected: the same run must be computed the same way.
-        clients = _workload(cohort).cohort
-        return ClientConvolutions(cohort.task.precision, clients, _memory(device), self._ways)
+        return ClientConvolutions(cohort.task.precision, self._ways)
 
     def _rounds(self, cohort: CohortRound) -> tuple[Uplink, Tree]:
         short = self._short_for(cohort)
