@@ -6,8 +6,9 @@ READY := $(VENV)/.ready
 READY_TO_DEPLOY := $(VENV)/.ready-to-deploy
 READY_TO_BROWSE := $(VENV)/.ready-to-browse
 READY_FOR_DOCS := $(VENV)/.ready-for-docs
+WITH_TRITON := $(VENV)/with-triton
 
-.PHONY: help setup docs demo test coverage test-arithmetic test-compiled test-deploy test-deploy-all test-browser test-examples test-readme package check format bench clean
+.PHONY: help setup docs demo test coverage test-arithmetic test-compiled test-deploy test-deploy-all test-browser test-examples test-kernels test-readme package check format bench clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -35,6 +36,14 @@ test-compiled: $(READY) ## what compiles steps, every method among it; needs a C
 
 test-examples: $(READY) ## the examples that take more than a second
 	$(BIN)/python -m pytest -n auto --dist worksteal -m examples tests/test_examples.py
+
+# Beside the environment and not in it: torch for a CPU has no Triton, and looks for it. Its
+# interpreter does not know NumPy 2.4.
+$(WITH_TRITON): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ triton==3.6.0 numpy==2.3.5
+
+test-kernels: $(WITH_TRITON) ## programs for a GPU, by an interpreter on a CPU
+	PYTHONPATH=$(WITH_TRITON) TRITON_INTERPRET=1 $(BIN)/python -m pytest -n auto --dist worksteal -m kernels tests/kernels
 
 test-readme: $(READY) ## what README.md shows of make demo, run again
 	$(BIN)/python tools/readme.py --check

@@ -23,6 +23,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,8 +77,8 @@ def main() -> None:
     for case in CASES:
         if options.only and case.name not in options.only:
             continue
-        repeats = (options.repeats, options.loop_repeats)
-        results.append(measure(case, device, rates, *repeats, options.skip))
+        prepared = Prepared.of(case, device, options.skip)
+        results.append(prepared.measured(rates, options.repeats, options.loop_repeats))
         print(line(results[-1]), flush=True)
         if options.json:
             whole = {"card": card, "torch": torch.__version__, **rates, "cases": results}
@@ -103,61 +104,73 @@ def line(found: dict[str, Any]) -> str:
     )
 
 
-def measure(
-    case: Case,
-    device: torch.device,
-    rates: dict[str, float],
-    repeats: int,
-    loop_repeats: int,
-    skipped: Sequence[str],
-) -> dict[str, Any]:
-    """Time every contestant on a case, after checking that they do the same."""
-    module = models.build(case.model, input_shape=case.input_shape, classes=case.classes)
-    module = module.to(device)
-    task, fed, key = Task(module), bench.data(case).to(device), rng.key(1, device)
-    make = {
-        "loop": lambda: bench.loop_round(case, module, fed, key),
-        "vectorised": lambda: engine_round(case, task, fed, key, "vectorised"),
-        "compiled": lambda: engine_round(case, task, fed, key, "compiled"),
-    }
-    if convolutional(task):
-        make["grouped"] = lambda: grouped(engine_round(case, task, fed, key, "compiled"))
-    make = {who: one for who, one in make.items() if who not in skipped}
-    losses: dict[str, float] = {}
-    difference, not_same = math.nan, ""
-    with precision.arithmetic("single"):
-        ends = {who: one()() for who, one in make.items()}
-        try:
-            losses, difference = bench.same_work(case, task, fed, ends, TOLERANCE)
-        except RuntimeError as error:  # said beside the times
-            not_same = str(error)
-    for lower in ("tf32", "bf16"):
-        if lower not in skipped:
-            lowered = Task(module, precision=lower)
-            make[lower] = partial(engine_round, case, lowered, fed, key, "compiled")
-    rounds = {who: one() for who, one in make.items()}
-    times: dict[str, list[float]] = {who: [] for who in rounds}
-    with precision.arithmetic("single"):  # of the loop: engines see to it themselves
-        first = {who: timed(one, device) for who, one in rounds.items()}
-        for r in range(max(repeats, loop_repeats)):
-            for who, one in rounds.items():
-                if r < (loop_repeats if who == "loop" else repeats):
-                    times[who].append(timed(one, device))
-    least = floor(case, task, fed, rates)
-    peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
-    return {
-        "name": case.name,
-        "case": str(case),
-        "parameters": sum(p.numel() for p in module.parameters()),
-        **{f"{who}_ms": 1e3 * statistics.median(each) for who, each in times.items()},
-        **{f"{who}_first_s": seconds for who, seconds in first.items()},
-        **{f"loss_{who}": loss for who, loss in losses.items()},
-        "difference": difference,
-        "not_same": not_same,
-        "peak_gib": peak / 2**30,
-        **evaluation_times(case, task, fed, repeats),
-        **least,
-    }
+@dataclass
+class Prepared:
+    """A case whose contestants have run twice: their results are compared, and all is compiled."""
+
+    case: Case
+    task: Task
+    fed: Any
+    device: torch.device
+    rounds: dict[str, bench.Round]
+    found: dict[str, Any]
+
+    @classmethod
+    def of(cls, case: Case, device: torch.device, skipped: Sequence[str] = ()) -> Prepared:
+        """Everybody's first rounds."""
+        module = models.build(case.model, input_shape=case.input_shape, classes=case.classes)
+        module = module.to(device)
+        task, fed, key = Task(module), bench.data(case).to(device), rng.key(1, device)
+        make = {
+            "loop": lambda: bench.loop_round(case, module, fed, key),
+            "vectorised": lambda: engine_round(case, task, fed, key, "vectorised"),
+            "compiled": lambda: engine_round(case, task, fed, key, "compiled"),
+        }
+        if convolutional(task):
+            make["grouped"] = lambda: grouped(engine_round(case, task, fed, key, "compiled"))
+        make = {who: one for who, one in make.items() if who not in skipped}
+        losses: dict[str, float] = {}
+        difference, not_same = math.nan, ""
+        with precision.arithmetic("single"):
+            ends = {who: one()() for who, one in make.items()}
+            try:
+                losses, difference = bench.same_work(case, task, fed, ends, TOLERANCE)
+            except RuntimeError as error:  # said beside the times
+                not_same = str(error)
+        for lower in ("tf32", "bf16"):
+            if lower not in skipped:
+                lowered = Task(module, precision=lower)
+                make[lower] = partial(engine_round, case, lowered, fed, key, "compiled")
+        rounds = {who: one() for who, one in make.items()}
+        with precision.arithmetic("single"):  # of the loop: engines see to it themselves
+            first = {who: timed(one, device) for who, one in rounds.items()}
+        found = {
+            "name": case.name,
+            "case": str(case),
+            "parameters": sum(p.numel() for p in module.parameters()),
+            **{f"{who}_first_s": seconds for who, seconds in first.items()},
+            **{f"loss_{who}": loss for who, loss in losses.items()},
+            "difference": difference,
+            "not_same": not_same,
+        }
+        return cls(case, task, fed, device, rounds, found)
+
+    def measured(self, rates: dict[str, float], repeats: int, loop_repeats: int) -> dict[str, Any]:
+        """What was found, and the medians of rounds that take turns."""
+        times: dict[str, list[float]] = {who: [] for who in self.rounds}
+        with precision.arithmetic("single"):
+            for r in range(max(repeats, loop_repeats)):
+                for who, one in self.rounds.items():
+                    if r < (loop_repeats if who == "loop" else repeats):
+                        times[who].append(timed(one, self.device))
+        cuda = self.device.type == "cuda"
+        return {
+            **self.found,
+            **{f"{who}_ms": 1e3 * statistics.median(each) for who, each in times.items()},
+            "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if cuda else 0.0,
+            **evaluation_times(self.case, self.task, self.fed, repeats),
+            **floor(self.case, self.task, self.fed, rates),
+        }
 
 
 def grouped(one: bench.Round) -> bench.Round:

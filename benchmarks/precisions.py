@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--sampled", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--json", type=Path, help="write what was found to this file")
     parser.add_argument(
         "--from", nargs="+", type=Path, dest="files", help="files that --json wrote"
@@ -61,7 +61,7 @@ def trained(precision: str, options: Any) -> dict[str, Any]:
     """Accuracies by seed, and what it took."""
     accuracies, engines = [], []
     began = time.time()
-    for seed in range(options.seeds):
+    for seed in options.seeds:
         fed = glocal.load(
             options.data, clients=options.clients, partition="dirichlet(0.5)", seed=seed
         )
@@ -82,7 +82,7 @@ def trained(precision: str, options: Any) -> dict[str, Any]:
         engines.append(run.settings["engine"])
         print(f"{precision}, seed {seed}: {accuracies[-1]:.2f} % ({engines[-1]})", flush=True)
     card = torch.cuda.get_device_name() if options.device.startswith("cuda") else "cpu"
-    seconds = (time.time() - began) / options.seeds
+    seconds = (time.time() - began) / len(options.seeds)
     return {
         "accuracy": accuracies,
         "engine": engines,

@@ -166,6 +166,24 @@ def test_a_few_numbers_that_rounding_decides_are_no_other_program() -> None:
     assert not passes(0.05, 3)  # a row of them is no chance
 
 
+def test_what_rounding_turns_on_in_a_client_is_no_other_program() -> None:
+    before = [rng.normal(rng.key(1), (4, 50)), rng.normal(rng.key(2), (4, 3, 2))]
+    plain = [x + 0.1 * torch.sign(x) for x in before]
+
+    def passes(*wrong: int) -> bool:
+        made = [x.clone() for x in plain]
+        for client in wrong:
+            made[0][client, 7] += 0.1
+        return self_check.same_for_most(before, made, plain)
+
+    assert passes()
+    assert passes(2)
+    assert passes(0, 3)
+    assert not passes(0, 1, 3)
+    alone = [[x[:1] for x in part] for part in (before, plain, plain)]
+    assert not self_check.same_for_most(*alone)  # nobody to compare it with
+
+
 def test_as_much_as_rounding_does_to_the_step_itself_is_no_other_program() -> None:
     start, slope = rng.normal(rng.key(1), (1000,)), rng.normal(rng.key(2), (1000,))
 
@@ -407,5 +425,5 @@ def test_the_gradient_of_unfold_is_added_up_in_order(dim: int, size: int, step: 
     gradient = torch.randn_like(patches)
     expected = torch.ops.aten.unfold_backward(gradient, shape, dim, size, step)
     torch.testing.assert_close(compiling._folded(gradient, shape, dim, size, step), expected)
-    rules = compiling._rules(torch.device("cuda"))
+    rules = compiling._rules(torch.device("cuda"), thin=True)
     assert rules[torch.ops.aten.unfold_backward.default] is compiling._folded

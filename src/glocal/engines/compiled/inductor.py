@@ -22,7 +22,12 @@ from torch.nn import functional
 
 from glocal.engines.compiled.cuda_graphs import note
 from glocal.engines.compiled.fused_sgd import fuse_updates
-from glocal.engines.compiled.self_check import rounded, same_change, within_rounding
+from glocal.engines.compiled.self_check import (
+    rounded,
+    same_change,
+    same_for_most,
+    within_rounding,
+)
 from glocal.engines.compiled.shortcuts import shortcuts
 from glocal.engines.compiled.thin_products import is_thin, product
 
@@ -96,6 +101,8 @@ def compile_step(
         made = result(program, start)
         changes = zip(start, made, end, strict=True)
         if all(same_change(*one, half_precision) for one in changes if one[0].numel()):
+            return True
+        if not half_precision and same_for_most(start, made, end):
             return True
         # Of many layers rounding may be much: as much as it does to the step itself is allowed.
         moved = result(step, [rounded(t) for t in start])
@@ -207,9 +214,11 @@ def _compiled(
         if known in _MADE:
             _MADE.move_to_end(known)
             return _with(_MADE[known], rest), unread
+        convolves = _convolves(graph)
+        _inputs_in_memory()
         # The cache by the graph as it is traced does not know of rules; the one behind them does.
         with (
-            config.patch(_settings(config, device, single_thread, _convolves(graph))),
+            config.patch(_settings(config, device, single_thread, convolves)),
             functorch.patch(enable_autograd_cache=False),
             shortcuts(),
         ):
@@ -221,7 +230,7 @@ def _compiled(
                 compiled.append(compile_fx_inner(lowered, given, **options))
                 return compiled[-1]
 
-            rules = _rules(device)
+            rules = _rules(device, thin=not convolves)
             whole: Any = compile_fx(graph, shapes, inner_compile=inner, decompositions=rules)
             copies = (t.clone() for t in inputs[:changed])
             whole(*copies, *inputs[changed:], *constants)  # the first call makes it
@@ -288,6 +297,23 @@ def _convolves(graph: Any) -> bool:
     return any("output_of" in str(node.target) for node in graph.graph.nodes)
 
 
+OPERATORS = ("output_of_many", "kernels_of_many", "output_of_few", "kernels_of_few", "thin_product")
+"""Those of our own that read their inputs from memory."""
+
+
+def _inputs_in_memory() -> None:
+    """Tell the compiler that our operators read from memory.
+
+    It would learn so when it meets one for the first time, after it has decided that what the
+    operator reads is computed once more, place by place, wherever else it is read.
+    """
+    from torch._inductor import lowering
+
+    told = getattr(lowering, "add_needs_realized_inputs", None)
+    if told is not None:
+        told([getattr(torch.ops.glocal, name).default for name in OPERATORS])
+
+
 def _settings(
     config: Any, device: torch.device, single_thread: bool, convolves: bool
 ) -> dict[str, Any]:
@@ -311,12 +337,13 @@ def _settings(
     return settings
 
 
-def _rules(device: torch.device) -> dict[Any, Callable[..., Any]]:
+def _rules(device: torch.device, *, thin: bool) -> dict[Any, Callable[..., Any]]:
     """How operations are decomposed before kernels are made of them.
 
     On a GPU, a gradient of weights is a sum over the few examples of a mini-batch. As a product of
     matrices it would go to memory and back; written out, it is made where the weights are updated.
-    Products of few rows there are an operator of our own.
+    ``thin``: products of few rows there are an operator of our own (not beside convolutions, where
+    a step took four times as long with it).
     On a CPU, very small products cost less in a loop than as calls of a library. What becomes of a
     pixel in several patches is added up in one order: the compiler's own rule adds them on a GPU as
     they come, and two runs then differ in their last bits.
@@ -327,7 +354,7 @@ def _rules(device: torch.device) -> dict[Any, Callable[..., Any]]:
         rows, terms, columns = a.shape[1], a.shape[2], b.shape[2]
         if device.type == "cuda":
             as_loop = terms <= THIN and rows * columns >= 16 * terms
-            if not as_loop and is_thin(a, b):
+            if not as_loop and thin and is_thin(a, b):
                 return product(a, b)
         else:
             as_loop = rows * terms * columns <= SMALL_PRODUCT
