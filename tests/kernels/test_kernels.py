@@ -131,6 +131,31 @@ def test_tiles_of_the_rule(channels: int) -> None:
     close(found.movedim(-1, 2), dw)
 
 
+def test_a_tile_has_the_stages_that_a_card_has_room_for() -> None:
+    tile, cpu = Tile(256, 32, 32, 8, 3), torch.device("cpu")
+    stage = (256 + 32) * 32 * 4
+    for room, stages in ((232_448, 3), (101_376, 2), (65_536, 1), (1_000, 1)):
+        assert launch.fitted(tile, stage, cpu, room).stages == stages
+    assert launch.fitted(tile, stage, cpu) == tile
+
+
+def test_more_clients_than_a_launch_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = {"clients": 5, "examples": 4, "filters": 16, "kernel": (2, 2), "image": (5, 5)}
+    of |= {"stride": (1, 1), "dilation": (1, 1), "bias": True, "seed": 0}
+    monkeypatch.setattr(launch, "GRID", 2)
+    how = ((1, 1), (1, 1))
+    x, weight, bias, y, dy, dw = tensors({**of, "channels": 3})
+    close(launch.output_of_few(x, weight.movedim(1, -1), bias, 16, *how), y)
+    close(launch.kernels_of_few(x, dy, *how, (2, 2)), dw)
+    close(launch.kernels_of_few(x, dy, *how, (2, 2), None, 2), dw)
+    x, weight, bias, y, dy, dw = tensors({**of, "channels": 16})
+    close(launch.output_of_many(last(x), last(weight), bias, *how, EXACT).movedim(-1, 2), y)
+    for parts in (None, 2):
+        tile = Tile(16, 16, 16, 4)
+        made = launch.kernels_of_many(last(x), last(dy), *how, EXACT, (2, 2), tile, parts)
+        close(made.movedim(-1, 2), dw)
+
+
 @EXAMPLES
 @given(
     rows=some.integers(1, 16),

@@ -17,7 +17,7 @@ from torch.nn import functional
 import glocal
 from glocal.core.interrupts import Stopped
 from glocal.nn import client_convolutions
-from glocal.nn.client_convolutions import ClientConvolutions
+from glocal.nn.client_convolutions import ClientConvolutions, Layer, way_of
 from glocal.nn.convolution_operators import How, convolved
 from glocal.training.checkpoint import CheckpointPolicy
 
@@ -131,6 +131,21 @@ def test_gradients_of_single_examples_stay_as_they_are() -> None:
         made = per_example(weight, x)
     assert not found.ways
     torch.testing.assert_close(made, per_example(weight, x))
+
+
+@pytest.mark.parametrize(
+    ("layer", "way"),
+    [
+        (Layer(50, 3, 6, (5, 5), 784, 1024), "tiled"),
+        (Layer(20, 512, 512, (3, 3), 16, 36, (2, 2)), "tiled"),
+        (Layer(20, 64, 64, (3, 3), 64, 100, groups=64), "grouped"),
+        (Layer(20, 64, 64, (3, 3), 64, 100, groups=2), "grouped"),
+        (Layer(400, 64, 64, (3, 3), 50_000, 50_176), "grouped"),  # its places are not counted
+        (Layer(20, 3, 8, (13, 13), 16, 784), "grouped"),
+    ],
+)
+def test_the_rule(layer: Layer, way: str) -> None:
+    assert way_of(layer) == way
 
 
 @pytest.mark.parametrize("precision", ["single", "bf16"])

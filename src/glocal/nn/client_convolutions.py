@@ -5,8 +5,8 @@ to client becomes one with a group for each client, and cuDNN runs most of those
 *Tiled*, it is one program for all clients, each part of which multiplies matrices of one client
 (:mod:`glocal.nn.convolution_kernels`).
 
-:func:`way_of` is the rule between both: of shape and precision, never of a clock, so that a run
-that is resumed computes as it did before. It was read off layers that were timed both ways on one
+:func:`way_of` is the rule between both: of shape, never of a clock, so that a run that is resumed
+computes as it did before. It was read off layers that were timed both ways on one
 H200 (docs/measurements/speed.md; ``benchmarks/convolutions.py`` times them again).
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -24,8 +25,9 @@ from torch.overrides import TorchFunctionMode
 
 from glocal.nn.convolution_operators import How, convolved
 
-DEVICES = frozenset({"cuda"} if find_spec("triton") else ())
-"""Kinds of device on which there are programs of our own, which are written in Triton."""
+DEVICES = frozenset({"cuda"} if find_spec("triton") and not torch.version.hip else ())
+"""Kinds of device on which there are programs of our own, which are written in Triton. They were
+never tried on AMD's cards, which torch calls by the same name."""
 
 
 class Layer(NamedTuple):
@@ -37,13 +39,24 @@ class Layer(NamedTuple):
     kernel: tuple[int, int]
     places: int
     """Where the kernel is applied to an image."""
+    pixels: int
+    """Of an image with its padding."""
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
 
 
-def way_of(layer: Layer, precision: str) -> str:
-    """``"tiled"`` or ``"grouped"``: grouped and depth-wise convolutions stay as they are."""
-    return "tiled" if layer.groups == 1 else "grouped"
+LONGEST = 1 << 30
+"""Numbers in a client's images up to which programs, which count in 32 bits, reach them."""
+
+LARGEST = 128
+"""Pixels in a kernel of few channels up to which a program is written out for each of them."""
+
+
+def way_of(layer: Layer) -> str:
+    """``"tiled"``; ``"grouped"`` of grouped and depth-wise convolutions and of giant ones."""
+    numbers = layer.examples * layer.pixels * max(layer.channels, layer.filters)
+    fits = numbers <= LONGEST and prod(layer.kernel) <= LARGEST
+    return "tiled" if layer.groups == 1 and fits else "grouped"
 
 
 @dataclass(eq=False)
@@ -79,11 +92,12 @@ class ClientConvolutions(TorchFunctionMode):
             by, apart = _pair(stride), _pair(dilation)
             padded = _padding(padding, weight, apart)
             out = _out(input, weight, by, padded, apart)
+            sides = (input.shape[2] + sum(padded[:2]), input.shape[3] + sum(padded[2:]))
             layer = Layer(
                 *(len(input), input.shape[1], len(weight), _pair(weight.shape[-2:])),
-                *(out[0] * out[1], apart, groups),
+                *(prod(out), prod(sides), apart, groups),
             )
-            self.ways[layer] = way_of(layer, self.precision)
+            self.ways[layer] = way_of(layer)
             if self.ways[layer] == "tiled":
                 how = How(by, (padded[0], padded[2]), apart, self.precision)
                 return tiled(input, weight, bias, how, out)

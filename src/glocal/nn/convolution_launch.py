@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -34,8 +34,14 @@ class Tile(NamedTuple):
 
 OUTPUT_TILE_OF_FEW = Tile(256, 8, 1, 2)
 
-KERNELS_TILE_OF_FEW = Tile(32, 8, 16, 1, 1)
-"""Here stages are examples that are read at once."""
+LARGE = 4_096
+"""Places in an output image from which more of them are a tile: there is a sum for each."""
+
+KERNELS_TILES_OF_FEW = (Tile(32, 8, 16, 1, 1), Tile(128, 8, 16, 4, 1))
+"""For other and for large images. Here stages are examples that are read at once."""
+
+GRID = 65_535
+"""Programs that a launch has at most in the dimension in which clients are."""
 
 
 def output_of_many(
@@ -51,9 +57,17 @@ def output_of_many(
     clients, examples, *image, channels = x.shape
     filters, *kernel = weight.shape[1:-1]
     out = out_of(image, kernel, stride, dilation)
+    if clients > GRID:
+        return _in_pieces(
+            lambda x, w, b: output_of_many(x, w, b, stride, dilation, precision, tile),
+            (x, weight, bias),
+            GRID,
+        )
     y = x.new_empty((clients, examples, *out, filters))
     places = examples * prod(out)
-    tile = tile or output_tile_of_many(channels, filters, precision, x.dtype)
+    if tile is None:
+        tile = output_tile_of_many(channels, filters, precision, x.dtype)
+        tile = fitted(tile, (tile.places + tile.filters) * tile.depth * x.itemsize, x.device)
     grid = (triton.cdiv(places, tile.places), triton.cdiv(filters, tile.filters), clients)
     kernels.output_of_many[grid](
         *(x.contiguous(), weight.contiguous(), x if bias is None else bias.contiguous(), y),
@@ -81,11 +95,19 @@ def kernels_of_many(
     *out, filters = dy.shape[2:]
     places = examples * prod(out)
     depth = prod(kernel) * channels
-    tile = tile or kernels_tile_of_many(channels, filters, depth, x.dtype)
+    if tile is None:
+        tile = kernels_tile_of_many(channels, filters, depth, x.dtype)
+        tile = fitted(tile, (tile.depth + tile.filters) * tile.places * x.itemsize, x.device)
     blocks = triton.cdiv(depth, tile.depth)
     rows = triton.cdiv(filters, tile.filters)
     parts = parts or parts_of(clients * blocks * rows, places)
     of_part = triton.cdiv(triton.cdiv(places, parts), tile.places) * tile.places
+    if clients * parts > GRID:
+        return _in_pieces(
+            lambda x, dy: kernels_of_many(x, dy, stride, dilation, precision, kernel, tile, parts),
+            (x, dy),
+            GRID // parts,
+        )
     parts = triton.cdiv(places, of_part)
     dw = x.new_empty((clients, filters, *kernel, channels))
     made = dw if parts == 1 else dw.new_empty((parts, *dw.shape), dtype=torch.float32)
@@ -113,6 +135,12 @@ def output_of_few(
     clients, examples, channels, *image = x.shape
     *kernel, room = weight.shape[2:]
     out = out_of(image, kernel, stride, dilation)
+    if clients > GRID:
+        return _in_pieces(
+            lambda x, w, b: output_of_few(x, w, b, filters, stride, dilation, tile),
+            (x, weight, bias),
+            GRID,
+        )
     y = x.new_empty((clients, examples, filters, *out))
     places = examples * prod(out)
     grid = (triton.cdiv(places, tile.places), triton.cdiv(filters, tile.filters), clients)
@@ -131,17 +159,24 @@ def kernels_of_few(
     stride: Sequence[int],
     dilation: Sequence[int],
     kernel: Sequence[int],
-    tile: Tile = KERNELS_TILE_OF_FEW,
+    tile: Tile | None = None,
     parts: int | None = None,
 ) -> Tensor:
     """Dw [clients, filters, channels, …]."""
     clients, examples, channels, *image = x.shape
     filters, *out = dy.shape[2:]
     depth = channels * prod(kernel)
+    tile = tile or KERNELS_TILES_OF_FEW[prod(out) > LARGE]
     blocks, rows = triton.cdiv(depth, tile.depth), triton.cdiv(filters, tile.filters)
     of_image = triton.cdiv(prod(out), tile.places)
     parts = parts or examples_parts(clients * blocks * rows * of_image, examples)
     of_part = triton.cdiv(examples, parts)
+    if clients * of_image * parts > GRID:
+        return _in_pieces(
+            lambda x, dy: kernels_of_few(x, dy, stride, dilation, kernel, tile, parts),
+            (x, dy),
+            max(1, GRID // (of_image * parts)),
+        )
     parts = of_image * triton.cdiv(examples, of_part)
     dw = x.new_empty((clients, filters, channels, *kernel))
     made = dw if parts == 1 else dw.new_empty((parts, *dw.shape), dtype=torch.float32)
@@ -152,6 +187,18 @@ def kernels_of_few(
         num_warps=tile.warps,
     )
     return dw if parts == 1 else made.sum(0).to(dw.dtype)
+
+
+def _in_pieces(
+    function: Callable[..., Tensor], stacked: Sequence[Tensor | None], most: int
+) -> Tensor:
+    """What a function makes of stacked clients, of so many of them at a time."""
+    first = stacked[0]
+    assert first is not None
+    pieces = range(0, len(first), most)
+    return torch.cat(
+        [function(*(t if t is None else t[k : k + most] for t in stacked)) for k in pieces]
+    )
 
 
 def out_of(
@@ -194,6 +241,14 @@ def kernels_tile_of_many(channels: int, filters: int, depth: int, dtype: torch.d
     if filters <= 32:
         return Tile(64, _power(filters, 16, 32), 128, 4)
     return Tile(64, 64, 64, 4)
+
+
+def fitted(tile: Tile, stage: int, device: torch.device, room: int | None = None) -> Tile:
+    """The tile with as many stages, of so many bytes each, as a multiprocessor has room for."""
+    if room is None and device.type == "cuda":
+        card = torch.cuda.get_device_properties(device)
+        room = getattr(card, "shared_memory_per_block_optin", None)
+    return tile if room is None else tile._replace(stages=max(1, min(tile.stages, room // stage)))
 
 
 def _power(n: int, least: int, most: int) -> int:

@@ -18,6 +18,9 @@ ROWS = 16
 LARGE = 4_096
 """Numbers in a client's matrix from which it pays."""
 
+CLIENTS = 65_535
+"""Clients up to which one launch has a program for each."""
+
 FILLED = 528
 """Programs that fill a card."""
 
@@ -33,10 +36,10 @@ class Tile(NamedTuple):
 
 def is_thin(a: Tensor, b: Tensor) -> bool:
     """Whether the rule takes the operator for ``a @ b``, [clients, rows, terms] and [… columns]."""
-    on_gpu = a.device.type == "cuda" and find_spec("triton") is not None
+    on_gpu = a.device.type == "cuda" and find_spec("triton") and not torch.version.hip
     large = b.shape[1] * b.shape[2] >= LARGE and min(b.shape[1:]) >= ROWS
     single = a.dtype == b.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
-    return on_gpu and single and large and a.shape[1] <= ROWS
+    return bool(on_gpu) and single and large and a.shape[1] <= ROWS and len(a) <= CLIENTS
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
