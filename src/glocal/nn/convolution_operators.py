@@ -243,7 +243,12 @@ class _OfKernels(torch.autograd.Function):
         return how.of_kernels(x, dy, kernel), 0
 
 
-@torch.library.custom_op("glocal::output_of_many", mutates_args=())
+@torch.library.custom_op(
+    "glocal::output_of_many",
+    mutates_args=(),
+    schema="(Tensor x, Tensor weight, Tensor? bias, "
+    "int[] stride, int[] dilation, str precision) -> Tensor",
+)
 def _output_of_many(
     x: Tensor,
     weight: Tensor,
@@ -261,7 +266,12 @@ def _output_of_many(
     return _channels_last(_grouped(x, weight, bias, stride, dilation), 2)
 
 
-@torch.library.custom_op("glocal::kernels_of_many", mutates_args=())
+@torch.library.custom_op(
+    "glocal::kernels_of_many",
+    mutates_args=(),
+    schema="(Tensor x, Tensor dy, "
+    "int[] stride, int[] dilation, str precision, int[] kernel) -> Tensor",
+)
 def _kernels_of_many(
     x: Tensor,
     dy: Tensor,
@@ -279,7 +289,12 @@ def _kernels_of_many(
     return _channels_last(_grouped_kernels(x, dy, stride, dilation, kernel), 2)
 
 
-@torch.library.custom_op("glocal::output_of_few", mutates_args=())
+@torch.library.custom_op(
+    "glocal::output_of_few",
+    mutates_args=(),
+    schema="(Tensor x, Tensor weight, Tensor? bias, "
+    "int filters, int[] stride, int[] dilation) -> Tensor",
+)
 def _output_of_few(
     x: Tensor,
     weight: Tensor,
@@ -299,7 +314,11 @@ def _output_of_few(
     return _grouped(x, weight[..., :filters].movedim(-1, 1), bias, stride, dilation)
 
 
-@torch.library.custom_op("glocal::kernels_of_few", mutates_args=())
+@torch.library.custom_op(
+    "glocal::kernels_of_few",
+    mutates_args=(),
+    schema="(Tensor x, Tensor dy, int[] stride, int[] dilation, int[] kernel) -> Tensor",
+)
 def _kernels_of_few(
     x: Tensor,
     dy: Tensor,
