@@ -357,7 +357,7 @@ def test_a_later_phase_is_compiled_at_its_own_first_step(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
 @pytest.mark.parametrize(("size", "step"), [(1, 1), (3, 1), (3, 2), (2, 3), (4, 4), (7, 5)])
 def test_the_gradient_of_unfold_is_added_up_in_order(dim: int, size: int, step: int) -> None:
     shape = [3, 2, 4]

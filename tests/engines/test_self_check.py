@@ -36,13 +36,19 @@ def test_what_rounding_turns_on_in_a_client_is_no_other_program() -> None:
     def passes(*wrong: int) -> bool:
         made = [x.clone() for x in plain]
         for client in wrong:
-            made[0][client, 7] += 0.1
+            made[0][client, 7] += 0.05
         return self_check.same_for_most(before, made, plain)
 
     assert passes()
     assert passes(2)
     assert passes(0, 3)
     assert not passes(0, 1, 3)
+    plain[1][1, 0, 0] = before[1][1, 0, 0]  # what does not train at all does not count
+    still = [x.clone() for x in before]
+    assert not self_check.same_for_most(before, still, still)
+    broken = [x.clone() for x in plain]
+    broken[0][2] = float("nan")
+    assert not self_check.same_for_most(before, broken, plain)
     alone = [[x[:1] for x in part] for part in (before, plain, plain)]
     assert not self_check.same_for_most(*alone)  # nobody to compare it with
 

@@ -26,6 +26,7 @@ from glocal.training.checkpoint import CheckpointPolicy
 def also_on_a_cpu() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client_convolutions, "DEVICES", frozenset({"cpu", "cuda"}))
+        patch.setattr(client_convolutions, "KINDS", (*client_convolutions.KINDS, torch.float64))
         yield
 
 
@@ -84,7 +85,8 @@ def test_values_and_gradients_of_any_shape(of: dict[str, Any]) -> None:
         y = vmap(lambda one: functional.conv2d(**one_of(one), **how))(at)
         gradients = vmap(grad(lambda one: loss(one, how)))(at)
     (way,) = found.ways.values()
-    assert way == ("tiled" if how["groups"] == 1 else "grouped")
+    alone_pad = not isinstance(how["padding"], str) and max(how["padding"]) > 0
+    assert way == ("tiled" if how["groups"] == 1 else "grouped") or alone_pad
     (layer,) = found.ways
     for k, one in enumerate(one_by_one):
         alone = functional.conv2d(**one_of(one), **how)
@@ -96,6 +98,39 @@ def test_values_and_gradients_of_any_shape(of: dict[str, Any]) -> None:
 
 def one_of(at: dict[str, Tensor]) -> dict[str, Any]:
     return {"input": at["x"], "weight": at["weight"], "bias": at.get("bias")}
+
+
+def test_padding_that_no_kernel_sees_is_left_to_torch() -> None:
+    x, weight = torch.randn(2, 1, 1, 1, 1), torch.randn(2, 1, 1, 1, 1)
+    with ClientConvolutions("single") as found:
+        y = vmap(lambda x, w: functional.conv2d(x, w, padding=2, stride=5))(x, weight)
+    assert list(found.ways.values()) == ["grouped"]
+    assert y.shape == (2, 1, 1, 1, 1)
+
+
+def test_numbers_that_the_programs_do_not_know_are_left_to_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_convolutions, "KINDS", (torch.float32, torch.bfloat16))
+    x, weight = torch.randn(2, 1, 1, 4, 4).double(), torch.randn(2, 1, 1, 3, 3).double()
+    with ClientConvolutions("single") as found:
+        vmap(functional.conv2d)(x, weight)
+    assert not found.ways
+
+
+def test_where_programs_cannot_be_launched_a_note_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert client_convolutions.works_on(torch.device("cpu"))
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("Failed to find C compiler.")
+
+    monkeypatch.setattr(How, "output", fails)
+    client_convolutions.works_on.cache_clear()
+    assert not client_convolutions.works_on(torch.device("cpu"))
+    client_convolutions.works_on.cache_clear()
+    assert "Failed to find C compiler" in capsys.readouterr().err
 
 
 def test_second_derivatives() -> None:

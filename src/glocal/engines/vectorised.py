@@ -97,6 +97,8 @@ class Vectorised:
         device = cohort.ids.device
         if device.type not in client_convolutions.DEVICES or not cohort.convolutional:
             return nullcontext()
+        if not client_convolutions.works_on(device):
+            return nullcontext()
         return ClientConvolutions(cohort.task.precision, self._ways)
 
     def _rounds(self, cohort: CohortRound) -> tuple[Uplink, Tree]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from math import prod
 from typing import Any, NamedTuple
@@ -23,11 +24,33 @@ from torch import Tensor
 from torch._C._functorch import get_unwrapped, is_batchedtensor, is_functorch_wrapped_tensor
 from torch.overrides import TorchFunctionMode
 
+from glocal.core.progress import print_note
 from glocal.nn.convolution_operators import How, convolved
 
 DEVICES = frozenset({"cuda"} if find_spec("triton") and not torch.version.hip else ())
 """Kinds of device on which there are programs of our own, which are written in Triton. They were
 never tried on AMD's cards, which torch calls by the same name."""
+
+
+KINDS = (torch.float32, torch.bfloat16)
+"""Numbers that the programs compute with."""
+
+
+@cache
+def works_on(device: torch.device) -> bool:
+    """Whether our programs can be launched there; if not, a note says why.
+
+    Triton makes its launcher with a C compiler, and does not know all cards.
+    """
+    try:
+        x = torch.zeros(1, 1, 1, 4, 4, device=device)
+        how = How((1, 1), (0, 0), (1, 1), "single")
+        how.output(x, torch.zeros(1, 8, 1, 3, 3, device=device), None, (2, 2)).sum().item()
+    except Exception as error:  # whatever Triton raises
+        reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+        print_note(f"convolutions stay with cuDNN, as Triton cannot be used ({reason[:160]}).")
+        return False
+    return True
 
 
 class Layer(NamedTuple):
@@ -48,6 +71,9 @@ class Layer(NamedTuple):
 LONGEST = 1 << 30
 """Numbers in a client's images up to which programs, which count in 32 bits, reach them."""
 
+MOST = 65_535 * 128
+"""Places in an output image up to which a launch has a program for each tile of them."""
+
 LARGEST = 128
 """Pixels in a kernel of few channels up to which a program is written out for each of them."""
 
@@ -55,7 +81,7 @@ LARGEST = 128
 def way_of(layer: Layer) -> str:
     """``"tiled"``; ``"grouped"`` of grouped and depth-wise convolutions and of giant ones."""
     numbers = layer.examples * layer.pixels * max(layer.channels, layer.filters)
-    fits = numbers <= LONGEST and prod(layer.kernel) <= LARGEST
+    fits = numbers <= LONGEST and layer.places <= MOST and prod(layer.kernel) <= LARGEST
     return "tiled" if layer.groups == 1 and fits else "grouped"
 
 
@@ -88,7 +114,11 @@ class ClientConvolutions(TorchFunctionMode):
         dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> Tensor:
-        if input.dim() == 4 and input.device.type in DEVICES and _clients_alone(input, weight):
+        on = input.device.type
+        autocast = torch.is_autocast_enabled(on) if on in DEVICES else False
+        kind = torch.get_autocast_dtype(on) if autocast else input.dtype
+        ours = kind in KINDS and (autocast or input.dtype == weight.dtype)
+        if input.dim() == 4 and on in DEVICES and ours and _clients_alone(input, weight):
             by, apart = _pair(stride), _pair(dilation)
             padded = _padding(padding, weight, apart)
             out = _out(input, weight, by, padded, apart)
@@ -97,9 +127,17 @@ class ClientConvolutions(TorchFunctionMode):
                 *(len(input), input.shape[1], len(weight), _pair(weight.shape[-2:])),
                 *(prod(out), prod(sides), apart, groups),
             )
-            self.ways[layer] = way_of(layer)
+            before = (padded[0], padded[2])
+            # Padding that no kernel sees, and channels that do not match, are torch's to answer.
+            odd = input.shape[1] != weight.shape[1] * groups or any(
+                pad > (n - 1) * s + d * (k - 1)
+                for pad, n, s, d, k in zip(before, out, by, apart, weight.shape[2:], strict=True)
+            )
+            self.ways[layer] = "grouped" if odd else way_of(layer)
             if self.ways[layer] == "tiled":
-                how = How(by, (padded[0], padded[2]), apart, self.precision)
+                # A method's own networks stay in single precision where the model has half.
+                half = kind == torch.bfloat16 or self.precision != "bf16"
+                how = How(by, before, apart, self.precision if half else "single")
                 return tiled(input, weight, bias, how, out)
         return torch.conv2d(input, weight, bias, stride, padding, dilation, groups)
 

@@ -261,7 +261,8 @@ def _output_of_many(
     if x.device.type == "cuda":
         from glocal.nn import convolution_launch
 
-        return convolution_launch.output_of_many(x, weight, bias, stride, dilation, precision)
+        with torch.cuda.device(x.device):
+            return convolution_launch.output_of_many(x, weight, bias, stride, dilation, precision)
     x, weight = _channels_first(x, 2), _channels_first(weight, 2)
     return _channels_last(_grouped(x, weight, bias, stride, dilation), 2)
 
@@ -284,7 +285,8 @@ def _kernels_of_many(
     if x.device.type == "cuda":
         from glocal.nn import convolution_launch
 
-        return convolution_launch.kernels_of_many(x, dy, stride, dilation, precision, kernel)
+        with torch.cuda.device(x.device):
+            return convolution_launch.kernels_of_many(x, dy, stride, dilation, precision, kernel)
     x, dy = _channels_first(x, 2), _channels_first(dy, 2)
     return _channels_last(_grouped_kernels(x, dy, stride, dilation, kernel), 2)
 
@@ -310,7 +312,8 @@ def _output_of_few(
     if x.device.type == "cuda":
         from glocal.nn import convolution_launch
 
-        return convolution_launch.output_of_few(x, weight, bias, filters, stride, dilation)
+        with torch.cuda.device(x.device):
+            return convolution_launch.output_of_few(x, weight, bias, filters, stride, dilation)
     return _grouped(x, weight[..., :filters].movedim(-1, 1), bias, stride, dilation)
 
 
@@ -330,7 +333,8 @@ def _kernels_of_few(
     if x.device.type == "cuda":
         from glocal.nn import convolution_launch
 
-        return convolution_launch.kernels_of_few(x, dy, stride, dilation, kernel)
+        with torch.cuda.device(x.device):
+            return convolution_launch.kernels_of_few(x, dy, stride, dilation, kernel)
     return _grouped_kernels(x, dy, stride, dilation, kernel)
 
 

@@ -368,6 +368,7 @@ def _rules(device: torch.device, *, thin: bool) -> dict[Any, Callable[..., Any]]
 
 def _folded(gradient: Tensor, sizes: Sequence[int], dim: int, size: int, step: int) -> Tensor:
     """The gradient of ``unfold``, as a sum of its parts, each with zeros around it."""
+    dim %= len(sizes)
     after = len(sizes) - 1 - dim  # dimensions behind the one that was unfolded
     places = gradient.shape[dim]
     total = torch.zeros((), dtype=gradient.dtype, device=gradient.device)

@@ -49,13 +49,19 @@ def same_change(before: Tensor, made: Tensor, plain: Tensor, half_precision: boo
 def same_for_most(
     before: Sequence[Tensor], made: Sequence[Tensor], plain: Sequence[Tensor]
 ) -> bool:
-    """Whether all changes of at least half of the clients (the first dimension) are the same."""
-    clients = range(min(len(t) for t in plain))
-    tensors = list(zip(before, made, plain, strict=True))
-    alike = [
-        all(same_change(x[k], y[k], z[k], False) for x, y, z in tensors if x[k].numel())
-        for k in clients
-    ]
+    """Whether all changes of at least half of the clients (the first dimension) are the same.
+
+    Those of the others are as alike as in half precision. Clients that do not train do not count.
+    """
+    tensors = [one for one in zip(before, made, plain, strict=True) if one[0].numel()]
+    alike = []
+    for k in range(min(len(t) for t in plain)):
+        changes = [(x[k], y[k], z[k]) for x, y, z in tensors]
+        if all(torch.equal(x, z) and torch.equal(y, z) for x, y, z in changes):
+            continue
+        if not all(same_change(*one, half_precision=True) for one in changes):
+            return False
+        alike.append(all(same_change(*one, half_precision=False) for one in changes))
     return len(alike) > 1 and 2 * sum(alike) >= len(alike)
 
 

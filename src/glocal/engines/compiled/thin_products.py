@@ -53,7 +53,8 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 def thin_product(a: Tensor, b: Tensor, transposed: bool) -> Tensor:
     """``a @ b``, or ``a @ b.mT``."""
     if a.device.type == "cuda":
-        return launch(a, b, transposed)
+        with torch.cuda.device(a.device):
+            return launch(a, b, transposed)
     return a @ (b.transpose(1, 2) if transposed else b)
 
 
