@@ -31,7 +31,7 @@ from glocal.nn import models
 from glocal.nn.task import Task
 from glocal.studies import fair_representations as fair
 from glocal.training.checkpoint import CheckpointPolicy
-from papers import newcomer
+from papers import beyond, newcomer
 from papers.tables import Cell
 
 Figures = dict[str, Any]
@@ -62,13 +62,18 @@ def measured(cell: Cell, device: str, folder: Path, stop: Callable[[], bool]) ->
     return checked
 
 
-def fitted(cell: Cell, config: Config, policy: CheckpointPolicy) -> Figures:
-    """A method, evaluated on every client's test data."""
-    fed = federation_of(config)
+def run_of(cell: Cell, config: Config, fed: Federation, policy: CheckpointPolicy) -> glocal.Run:
+    """A method, as its cell says."""
     given = {each.name: getattr(config, each.name) for each in of_group(*_OF_RUNS)}
     if "tune" in cell.settings:
         given["tune"] = cell.settings["tune"]
-    run = glocal.fit(cell.method, fed, checkpoints=policy, progress=False, **given)
+    return glocal.fit(cell.method, fed, checkpoints=policy, progress=False, **given)
+
+
+def fitted(cell: Cell, config: Config, policy: CheckpointPolicy) -> Figures:
+    """A method, evaluated on every client's test data."""
+    fed = federation_of(config)
+    run = run_of(cell, config, fed, policy)
     repeat, summary = run.repeats[0], run.summary
     found: Figures = {
         **over_clients(repeat.outcome.metrics, repeat.outcome.metric),
@@ -87,6 +92,8 @@ def fitted(cell: Cell, config: Config, policy: CheckpointPolicy) -> Figures:
         found |= {f"goal_{name}": value for name, value in (taken or {}).items()}
     if summary["benefit"] is not None:
         found |= _against_alone(run)
+        if cell.measure.get("each"):
+            found["each"] = of_each(run)
     if run.trained is not None and repeat.made is None:
         found |= along_mixtures(run.trained)
     if repeat.made is not None:
@@ -127,6 +134,27 @@ def _against_alone(run: glocal.Run) -> Figures:
         found["adapted_mean"] = run.summary["adapted_mean"]
         found["adapted_by"] = run.summary["adapted"]["by"]
     return found
+
+
+def of_each(run: glocal.Run) -> Figures:
+    """Of every client, what figures are drawn of: before, alone, adapted, and by each technique."""
+    columns = ("n_train", "accuracy", "local_accuracy", "adapted_accuracy", "adapted_by")
+    found: Figures = {
+        name: run.clients[name] for name in (*columns, "complexity") if name in run.clients[0]
+    }
+    if "adapted" in run.summary:
+        by_technique = run.summary["adapted"]["techniques"]
+        found["techniques"] = {name: it["accuracies"][0] for name, it in by_technique.items()}
+    return {name: rounded(each) for name, each in found.items()}
+
+
+def rounded(value: Any) -> Any:
+    """The same with numbers of five digits, which is what a picture shows."""
+    if isinstance(value, Mapping):
+        return {name: rounded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    return round(value, 5) if isinstance(value, float) else value
 
 
 def along_mixtures(trained: Trained) -> Figures:
@@ -203,10 +231,25 @@ def hidden(cell: Cell, config: Config, policy: CheckpointPolicy) -> Figures:
     return {**found, "gradients": repeat.gradients, "parameters": setup.task.size}
 
 
+def averaged_again(cell: Cell, config: Config, policy: CheckpointPolicy) -> Figures:
+    """What clients adapted is averaged once more."""
+    return beyond.again(cell, config, federation_of(config), policy)
+
+
+def trained_without(cell: Cell, config: Config, policy: CheckpointPolicy) -> Figures:
+    """Trained anew without those who do better alone."""
+    fed = federation_of(config)
+    run = run_of(cell, config, fed, policy)
+    found = beyond.without(cell, run, fed, policy)
+    return {"engine": run.repeats[0].engine, **found, "clients": len(fed)}
+
+
 KINDS: dict[str, Callable[[Cell, Config, CheckpointPolicy], Figures]] = {
     "fit": fitted,
     "join": joined,
     "fair": hidden,
+    "again": averaged_again,
+    "without": trained_without,
 }
 
 

@@ -23,7 +23,7 @@ import glocal  # noqa: E402
 from glocal.core import locks  # noqa: E402
 from glocal.data.datasets.registry import MNIST  # noqa: E402
 from glocal.methods.specs import resolve  # noqa: E402
-from papers import cells, estimates, newcomer, page, tables  # noqa: E402
+from papers import beyond, cells, estimates, newcomer, page, tables  # noqa: E402
 from papers.measuring import config_of  # noqa: E402
 
 TINY = """
@@ -49,6 +49,8 @@ test = 20
 own_epochs = 1
 join_rounds = 1
 fraction = 0.5
+epochs = [1, 2]
+adapting = "fedavg(epochs={{epochs}}, lr=0.05)+uniform"
 
 [quick]
 rounds = 1
@@ -70,11 +72,13 @@ label = "digits"
 """
 FIT = {"kind": "fit", "column": "accuracy", "method": "superfed-mm", "more": "start=0.5"}
 JOIN = {"kind": "join", "column": "old_after", "method": "lg-fedavg", "more": "warmup=2"}
+AGAIN = {"kind": "again", "column": "again_2", "method": "fedavg", "more": "epochs=1"}
+WITHOUT = {"kind": "without", "column": "kept_after", "method": "fedavg", "more": "epochs=1"}
 ALONE = "local(max_epochs=2, lr=0.1)"
 
 
 def tiny(folder: Path, kind: dict[str, str]) -> tables.Table:
-    baseline = ALONE if kind is JOIN else "none"
+    baseline = ALONE if kind in (JOIN, WITHOUT) else "none"
     (folder / "tiny.toml").write_text(TINY.format(**kind, baseline=baseline))
     return tables.read("tiny", folder)
 
@@ -100,7 +104,7 @@ def test_rows_and_columns_that_are_not_there_are_refused(tmp_path) -> None:
         tables.read("b", tmp_path)
 
 
-@pytest.mark.parametrize("kind", [FIT, JOIN], ids=["fit", "join"])
+@pytest.mark.parametrize("kind", [FIT, JOIN, AGAIN, WITHOUT], ids=lambda kind: kind["kind"])
 def test_a_cell_that_was_stopped_comes_to_the_same_bits(kind, tmp_path) -> None:
     cell = tiny(tmp_path, kind).cells()[0]
     whole = cells.Place(tmp_path / "whole", tmp_path / "work")
@@ -132,6 +136,55 @@ def test_what_test_data_would_pick_has_a_name_of_its_own(tmp_path) -> None:
     assert told["test_picked_one"] == max(told["along"].values())
     assert told["test_picked"] >= told["test_picked_one"]
     assert told["test_picked"] >= told["accuracy"]
+
+
+def test_averaging_again_what_hardly_moved_changes_nothing(tmp_path) -> None:
+    place = cells.Place(tmp_path / "kept", tmp_path / "work")
+    cell = tiny(tmp_path, AGAIN).cells()[0]
+    still = replace(cell, measure={**cell.measure, "adapting": "fedavg(epochs={epochs}, lr=1e-9)"})
+    figures = {}
+    for name, each in (("moved", cell), ("still", still)):
+        assert cells.run(each, replace(place, kept=tmp_path / name), lambda: False)
+        figures[name] = replace(place, kept=tmp_path / name).done(each)["figures"]
+    assert figures["moved"]["before"] == figures["still"]["before"]
+    assert figures["still"]["again_1"] == figures["still"]["again_2"] == figures["still"]["before"]
+    assert figures["moved"]["again_2"] != figures["moved"]["before"]
+
+
+def test_who_gains_nothing_is_left_out_and_evaluated_all_the_same(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(beyond.retraining, "gain_nothing", lambda given, alone: (1,))
+    place = cells.Place(tmp_path / "kept", tmp_path / "work")
+    cell = tiny(tmp_path, WITHOUT).cells()[0]
+    assert cells.run(cell, place, lambda: False)
+    kept = place.done(cell)
+    assert kept is not None
+    told = kept["figures"]
+    assert (told["removed"], told["removed_share"], told["clients"]) == (1, 0.25, 4)
+    whole = replace(cell, kind="fit", measure={**cell.measure, "each": True})
+    assert cells.run(whole, place, lambda: False)
+    before = place.done(whole)["figures"]["each"]["accuracy"]
+    assert told["removed_before"] == pytest.approx(before[1], abs=1e-4)
+    assert told["kept_before"] == pytest.approx((sum(before) - before[1]) / 3, abs=1e-4)
+    assert told["kept_before"] != told["kept_after"]
+    assert told["kept_lower"] in (0, 1 / 3, 2 / 3, 1)
+
+
+def test_figures_of_every_client_are_kept_where_they_are_drawn(tmp_path) -> None:
+    place = cells.Place(tmp_path / "kept", tmp_path / "work")
+    cell = tiny(tmp_path, WITHOUT).cells()[0]
+    adapt = {"adapt": "fine-tune(max_epochs=2)+freeze-base(max_epochs=2)"}
+    drawn = replace(
+        cell, kind="fit", settings={**cell.settings, **adapt}, measure={**cell.measure, "each": 1}
+    )
+    assert cells.run(drawn, place, lambda: False)
+    kept = place.done(drawn)
+    assert kept is not None
+    told, each = kept["figures"], kept["figures"]["each"]
+    assert [len(each[name]) for name in ("accuracy", "local_accuracy", "adapted_by")] == [4, 4, 4]
+    assert sum(each["adapted_accuracy"]) / 4 == pytest.approx(told["adapted_mean"], abs=1e-4)
+    assert [*each["techniques"]] == ["fine-tune", "freeze-base"]
+    below = [a < b for a, b in zip(each["accuracy"], each["local_accuracy"], strict=True)]
+    assert sum(below) == told["worse"]
 
 
 def test_the_newcomer_has_others_images_turned() -> None:
