@@ -1,12 +1,13 @@
 """Cells that are done, as small JSON files; and running those that are not, one or several at once.
 
 A cell's file holds its figures, the seconds it took (over all attempts, on a device that it may
-have shared), the device, the versions and the digest of its settings. Training's checkpoints are in
+have shared; its part of those of several that trained as one), the device, the versions and the digest of its settings. Training's checkpoints are in
 a folder of that digest, so that a cell whose settings changed is begun anew.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -56,9 +57,15 @@ class Place:
                     return found
         return None
 
-    def round(self, cell: Cell) -> int:
-        """The last round of which a cell that is not done has a checkpoint."""
-        files = (self.work / cell.digest).glob("repeat-*/*.safetensors")
+    def folder(self, cells: Sequence[Cell]) -> Path:
+        """Of the checkpoints of a cell, or of several that train as one."""
+        digests = " ".join(cell.digest for cell in cells)
+        whole = hashlib.sha256(digests.encode()).hexdigest()[:16] if len(cells) > 1 else digests
+        return self.work / whole
+
+    def round(self, cells: Sequence[Cell]) -> int:
+        """The last round of which cells that are not done have a checkpoint."""
+        files = self.folder(cells).glob("repeat*/*.safetensors")
         return max((int(path.name[:8]) for path in files), default=0)
 
 
@@ -71,14 +78,17 @@ def device_name(device: str) -> str:
     return f"{count} {kind} core{'s' * (n > 1)}"
 
 
-def run(cell: Cell, place: Place, stop: Callable[[], bool]) -> bool:
-    """Train a cell and keep it; returns whether it is done, or was stopped on the way."""
-    with locks.hold(place.work / cell.digest):
-        return _run(cell, place, stop)
+def run(cells: Sequence[Cell], place: Place, stop: Callable[[], bool]) -> bool:
+    """Train a cell, or several as one, and keep them.
+
+    Returns whether they are done, or were stopped on the way.
+    """
+    with locks.hold(place.folder(cells)):
+        return _run(cells, place, stop)
 
 
-def _run(cell: Cell, place: Place, stop: Callable[[], bool]) -> bool:
-    work = place.work / cell.digest
+def _run(cells: Sequence[Cell], place: Place, stop: Callable[[], bool]) -> bool:
+    work = place.folder(cells)
     clock = work / "seconds"
     before = float(clock.read_text()) if clock.exists() else 0.0
     began = time.monotonic()
@@ -87,57 +97,63 @@ def _run(cell: Cell, place: Place, stop: Callable[[], bool]) -> bool:
         return before + time.monotonic() - began
 
     try:
-        figures = measured(cell, place.device, work, stop)
+        several = measured(cells, place.device, work, stop)
     except Stopped:
         clock.write_text(f"{taken():.1f}")
         return False
-    found = {
-        "cell": cell.name,
-        "digest": cell.digest,
-        "method": cell.method,
-        "settings": cell.settings,
-        "measure": cell.measure,
-        "seed": cell.seed,
-        "figures": figures,
-        "seconds": round(taken(), 1),
-        "at_once": place.jobs,
-        "device": device_name(place.device),
-        "torch": torch.__version__,
-        "glocal": glocal.__version__,
-        "python": platform.python_version(),
-    }
-    place.kept.mkdir(parents=True, exist_ok=True)
-    write(place.file(cell), (json.dumps(found, indent=1) + "\n").encode())
+    for cell, figures in zip(cells, several, strict=True):
+        found = {
+            "cell": cell.name,
+            "digest": cell.digest,
+            "method": cell.method,
+            "settings": cell.settings,
+            "measure": cell.measure,
+            "seed": cell.seed,
+            "figures": figures,
+            "seconds": round(taken() / len(cells), 1),
+            "at_once": place.jobs,
+            **({"as_one": len(cells)} if len(cells) > 1 else {}),
+            "device": device_name(place.device),
+            "torch": torch.__version__,
+            "glocal": glocal.__version__,
+            "python": platform.python_version(),
+        }
+        place.kept.mkdir(parents=True, exist_ok=True)
+        write(place.file(cell), (json.dumps(found, indent=1) + "\n").encode())
     shutil.rmtree(work)
     return True
 
 
-def run_all(cells: Sequence[Cell], place: Place, until: float) -> Iterable[tuple[Cell, bool]]:
-    """Every cell in turn until the time is up: the cell, and whether it is done."""
+def run_all(
+    several: Sequence[tuple[Cell, ...]], place: Place, until: float
+) -> Iterable[tuple[tuple[Cell, ...], bool]]:
+    """All of them in turn until the time is up: cells that train as one, and whether it is done."""
 
     def stop() -> bool:
         return stop_requested() or time.time() >= until
 
     with graceful():
-        for cell in cells:
+        for cells in several:
             if stop():
                 return
-            if not locks.held(place.work / cell.digest):  # another runner has it
-                yield cell, run(cell, place, stop)
+            if not locks.held(place.folder(cells)):  # another runner has it
+                yield cells, run(cells, place, stop)
 
 
 def run_in_processes(
-    cells: Sequence[Cell], place: Place, until: float, options: Sequence[str]
-) -> Iterable[tuple[Cell, bool]]:
-    """The same with so many processes at once, each of which runs one cell after another."""
+    several: Sequence[tuple[Cell, ...]], place: Place, until: float, options: Sequence[str]
+) -> Iterable[tuple[tuple[Cell, ...], bool]]:
+    """The same with so many processes at once, each of which trains one after another."""
     script = str(HERE / "run.py")
     notes: set[str] = set()
 
-    def one(cell: Cell) -> tuple[Cell, bool] | None:
+    def one(cells: tuple[Cell, ...]) -> tuple[tuple[Cell, ...], bool] | None:
         left = until - time.time()
         if left <= 0:
             return None
-        words = [sys.executable, script, cell.table, "--cell", cell.name, "--device", place.device]
+        words = [sys.executable, script, *sorted({cell.table for cell in cells})]
+        words += [word for cell in cells for word in ("--cell", cell.name)]
+        words += ["--lanes", str(len(cells)), "--device", place.device]
         words += ["--seconds", f"{left:.0f}", "--at-once", str(place.jobs)]
         words += ["--kept", str(place.kept), *options]
         ended = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -146,8 +162,8 @@ def run_in_processes(
             print("\n".join(new), flush=True)
             notes.update(new)
         if ended.returncode:
-            print(f"{cell.name} failed: {ended.stderr.strip()[-2000:]}", flush=True)
-        return cell, place.done(cell) is not None
+            print(f"{cells[0].name} failed: {ended.stderr.strip()[-2000:]}", flush=True)
+        return cells, all(place.done(cell) is not None for cell in cells)
 
     with ThreadPoolExecutor(place.jobs) as pool:
-        yield from (ended for ended in pool.map(one, cells) if ended is not None)
+        yield from (ended for ended in pool.map(one, several) if ended is not None)

@@ -94,7 +94,8 @@ def seen(done: Mapping[Cell, Mapping[str, Any]]) -> dict[str, float]:
     for cell, found in done.items():
         if "core" not in found["device"]:
             model = model_of(cell)
-            measured = max(0.0, found["seconds"] - START) / found["at_once"]
+            as_one = found.get("as_one", 1)
+            measured = max(0.0, found["seconds"] - START / as_one) / found["at_once"]
             took[model] = took.get(model, 0.0) + measured
             told[model] = told.get(model, 0.0) + milliseconds(cell) / 1000
     return {model: took[model] / told[model] for model in took}

@@ -7,7 +7,7 @@ does not depend on how often it was stopped.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -31,7 +31,7 @@ from glocal.nn import models
 from glocal.nn.task import Task
 from glocal.studies import fair_representations as fair
 from glocal.training.checkpoint import CheckpointPolicy
-from papers import beyond, newcomer
+from papers import beyond, newcomer, together
 from papers.tables import Cell
 
 Figures = dict[str, Any]
@@ -54,12 +54,26 @@ def federation_of(config: Config) -> Federation:
     return config.federation(announced=False)
 
 
-def measured(cell: Cell, device: str, folder: Path, stop: Callable[[], bool]) -> Figures:
-    """The figures of a cell; ``stop`` is asked after each round, and then raises ``Stopped``."""
-    policy = CheckpointPolicy(folder, stop=stop)
-    figures = KINDS[cell.kind](cell, config_of(cell, device), policy)
-    checked: Figures = plain(figures)
-    return checked
+def measured(
+    cells: Sequence[Cell], device: str, folder: Path, stop: Callable[[], bool]
+) -> list[Figures]:
+    """The figures of a cell, or of several that train as one.
+
+    ``stop`` is asked after each round, and then raises ``Stopped``.
+    """
+    policy, first = CheckpointPolicy(folder, stop=stop), cells[0]
+    if len(cells) == 1:
+        return [plain(KINDS[first.kind](first, config_of(first, device), policy))]
+
+    def made(cell: Cell) -> setups.Setup:
+        config = config_of(cell, device)
+        return setups.make(config, federation_of(config), 0)
+
+    def figures(cell: Cell, setup: setups.Setup, run: glocal.Run) -> Figures:
+        checked: Figures = plain(of_run(cell, setup.config, setup.fed, run))
+        return checked
+
+    return together.fitted(cells, made, policy, figures)
 
 
 def run_of(cell: Cell, config: Config, fed: Federation, policy: CheckpointPolicy) -> glocal.Run:
@@ -73,7 +87,11 @@ def run_of(cell: Cell, config: Config, fed: Federation, policy: CheckpointPolicy
 def fitted(cell: Cell, config: Config, policy: CheckpointPolicy) -> Figures:
     """A method, evaluated on every client's test data."""
     fed = federation_of(config)
-    run = run_of(cell, config, fed, policy)
+    return of_run(cell, config, fed, run_of(cell, config, fed, policy))
+
+
+def of_run(cell: Cell, config: Config, fed: Federation, run: glocal.Run) -> Figures:
+    """What tables show of a method's run."""
     repeat, summary = run.repeats[0], run.summary
     found: Figures = {
         **over_clients(repeat.outcome.metrics, repeat.outcome.metric),

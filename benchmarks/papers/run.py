@@ -6,6 +6,7 @@
     python benchmarks/papers/run.py --all --device cuda --jobs 6 --seconds 500
     python benchmarks/papers/run.py fedevg-table4.2 --only mnist-10-1
     python benchmarks/papers/run.py lg-table6 --quick          a few rounds, kept apart in quick/
+    python benchmarks/papers/run.py fedevg-table4.2 --device cuda --lanes 6   six as one program
     python benchmarks/papers/run.py --page                     docs/measurements/papers.md
     python benchmarks/papers/run.py lg-table6 --pack DIR       data for a machine without a network
 
@@ -31,6 +32,7 @@ from glocal.core.errors import GlocalError
 from papers import packing, page, tables
 from papers.cells import QUICK, Place, run_all, run_in_processes
 from papers.tables import Cell, Table
+from papers.together import divided
 
 
 def asked() -> argparse.Namespace:
@@ -44,10 +46,13 @@ def asked() -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", metavar="TEXT", help="cells whose names have this in them"
     )
-    parser.add_argument("--cell", metavar="NAME", help="the cell of this name")
+    parser.add_argument("--cell", action="append", metavar="NAME", help="the cell of this name")
     parser.add_argument("--seeds", type=int, help="the first so many seeds of each group")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=1, help="cells at once, in processes")
+    parser.add_argument(
+        "--lanes", type=int, default=1, help="cells that differ in seed and partition, as one"
+    )
     parser.add_argument("--at-once", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="then stop cleanly")
     parser.add_argument("--quick", action="store_true", help="the tables' settings for a trial")
@@ -104,7 +109,7 @@ def selected(several: list[Table], given: argparse.Namespace) -> list[Cell]:
     for table in several:
         for cell in table.cells(quick=given.quick):
             first = table.group(cell.group).seeds[: given.seeds]
-            named = given.cell is None or cell.name == given.cell
+            named = given.cell is None or cell.name in given.cell
             wanted = any(text in cell.name for text in given.only or [""])
             if named and cell.seed in first and wanted:
                 found.append(cell)
@@ -119,19 +124,21 @@ def run_cells(cells: list[Cell], place: Place, given: argparse.Namespace) -> Non
     until = began + given.seconds
     todo = [cell for cell in cells if place.done(cell) is None]
     print(f"{len(cells) - len(todo)} of {len(cells)} cells are done", flush=True)
+    several = divided(todo, given.lanes)
     if given.jobs > 1:
         options = ["--quick"] if given.quick else []
         options += ["--data", str(given.data)] if given.data else []
-        ends = run_in_processes(todo, place, until, options)
+        ends = run_in_processes(several, place, until, options)
     else:
-        ends = run_all(todo, place, until)
-    for cell, done in ends:
-        found = place.done(cell)
-        told = f"stopped after round {place.round(cell)}, to be resumed"
-        if done and found:
-            told = page.in_a_line(tables.read(cell.table), found)
-            told += f" ({found['seconds']:.0f} s, {found['figures'].get('engine', '')})"
-        print(f"{cell.name}: {told}", flush=True)
+        ends = run_all(several, place, until)
+    for together, done in ends:
+        for cell in together:
+            found = place.done(cell)
+            told = f"stopped after round {place.round(together)}, to be resumed"
+            if done and found:
+                told = page.in_a_line(tables.read(cell.table), found)
+                told += f" ({found['seconds']:.0f} s, {found['figures'].get('engine', '')})"
+            print(f"{cell.name}: {told}", flush=True)
     left = sum(place.done(cell) is None for cell in cells)
     minutes = (time.time() - began) / 60
     print(f"{minutes:.1f} minutes of {place.device}; {left} of {len(cells)} cells are left")

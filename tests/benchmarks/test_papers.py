@@ -23,7 +23,7 @@ import glocal  # noqa: E402
 from glocal.core import locks  # noqa: E402
 from glocal.data.datasets.registry import MNIST  # noqa: E402
 from glocal.methods.specs import resolve  # noqa: E402
-from papers import beyond, cells, estimates, newcomer, page, tables  # noqa: E402
+from papers import beyond, cells, estimates, newcomer, page, tables, together  # noqa: E402
 from papers.measuring import config_of  # noqa: E402
 
 TINY = """
@@ -108,12 +108,12 @@ def test_rows_and_columns_that_are_not_there_are_refused(tmp_path) -> None:
 def test_a_cell_that_was_stopped_comes_to_the_same_bits(kind, tmp_path) -> None:
     cell = tiny(tmp_path, kind).cells()[0]
     whole = cells.Place(tmp_path / "whole", tmp_path / "work")
-    assert cells.run(cell, whole, lambda: False)
+    assert cells.run([cell], whole, lambda: False)
     stopped = replace(whole, kept=tmp_path / "stopped")
     attempts = 0
     while stopped.done(cell) is None:
         asked = iter([False, True, True, True])  # in the second round
-        done = cells.run(cell, stopped, partial(next, asked, False))
+        done = cells.run([cell], stopped, partial(next, asked, False))
         assert done == (stopped.done(cell) is not None)
         attempts += 1
     assert attempts > 1
@@ -124,10 +124,50 @@ def test_a_cell_that_was_stopped_comes_to_the_same_bits(kind, tmp_path) -> None:
     assert not list((tmp_path / "work").iterdir())
 
 
+def test_cells_that_differ_in_seed_and_partition_train_as_one(tmp_path) -> None:
+    first, second = tiny(tmp_path, FIT).cells()
+    second = replace(second, settings={**second.settings, "partition": "iid"})
+    by_itself, as_one = (
+        cells.Place(tmp_path / name, tmp_path / "work") for name in ("by itself", "as one")
+    )
+    assert together.divided([first, second], 1) == [(first,), (second,)]
+    assert together.divided([first, second], 2) == [(first, second)]
+    for cell in (first, second):
+        assert cells.run([cell], by_itself, lambda: False)
+    asked = iter([False, True])  # stopped in the second round, and resumed
+    assert not cells.run([first, second], as_one, partial(next, asked, False))
+    assert as_one.round([first, second]) == 2
+    assert cells.run([first, second], as_one, lambda: False)
+    for cell in (first, second):
+        alone, beside = by_itself.done(cell), as_one.done(cell)
+        assert alone is not None
+        assert beside is not None
+        assert beside["as_one"] == 2
+        assert beside["figures"]["clients"] == alone["figures"]["clients"]
+        for name in ("accuracy", "gradients", "test_picked", "along_least", "params"):
+            assert beside["figures"][name] == pytest.approx(alone["figures"][name], abs=1e-3), name
+    first_figures, second_figures = (as_one.done(cell)["figures"] for cell in (first, second))
+    assert first_figures["along"] != second_figures["along"]
+
+
+def test_cells_of_other_methods_data_or_with_a_baseline_are_not_trained_as_one(tmp_path) -> None:
+    first, second = tiny(tmp_path, FIT).cells()
+    for other in (
+        replace(second, method="fedavg"),
+        replace(second, settings={**second.settings, "rounds": 5}),
+        replace(second, measure={**second.measure, "classifier": "cnn"}),
+    ):
+        assert together.divided([first, other], 2) == [(first,), (other,)]
+    compared = [
+        replace(cell, settings={**cell.settings, "baseline": ALONE}) for cell in (first, second)
+    ]
+    assert together.divided(compared, 2) == [(cell,) for cell in compared]
+
+
 def test_what_test_data_would_pick_has_a_name_of_its_own(tmp_path) -> None:
     place = cells.Place(tmp_path / "kept", tmp_path / "work")
     cell = tiny(tmp_path, FIT).cells()[0]
-    assert cells.run(cell, place, lambda: False)
+    assert cells.run([cell], place, lambda: False)
     kept = place.done(cell)
     assert kept is not None
     told = kept["figures"]
@@ -144,7 +184,7 @@ def test_averaging_again_what_hardly_moved_changes_nothing(tmp_path) -> None:
     still = replace(cell, measure={**cell.measure, "adapting": "fedavg(epochs={epochs}, lr=1e-9)"})
     figures = {}
     for name, each in (("moved", cell), ("still", still)):
-        assert cells.run(each, replace(place, kept=tmp_path / name), lambda: False)
+        assert cells.run([each], replace(place, kept=tmp_path / name), lambda: False)
         figures[name] = replace(place, kept=tmp_path / name).done(each)["figures"]
     assert figures["moved"]["before"] == figures["still"]["before"]
     assert figures["still"]["again_1"] == figures["still"]["again_2"] == figures["still"]["before"]
@@ -155,13 +195,13 @@ def test_who_gains_nothing_is_left_out_and_evaluated_all_the_same(tmp_path, monk
     monkeypatch.setattr(beyond.retraining, "gain_nothing", lambda given, alone: (1,))
     place = cells.Place(tmp_path / "kept", tmp_path / "work")
     cell = tiny(tmp_path, WITHOUT).cells()[0]
-    assert cells.run(cell, place, lambda: False)
+    assert cells.run([cell], place, lambda: False)
     kept = place.done(cell)
     assert kept is not None
     told = kept["figures"]
     assert (told["removed"], told["removed_share"], told["clients"]) == (1, 0.25, 4)
     whole = replace(cell, kind="fit", measure={**cell.measure, "each": True})
-    assert cells.run(whole, place, lambda: False)
+    assert cells.run([whole], place, lambda: False)
     before = place.done(whole)["figures"]["each"]["accuracy"]
     assert told["removed_before"] == pytest.approx(before[1], abs=1e-4)
     assert told["kept_before"] == pytest.approx((sum(before) - before[1]) / 3, abs=1e-4)
@@ -176,7 +216,7 @@ def test_figures_of_every_client_are_kept_where_they_are_drawn(tmp_path) -> None
     drawn = replace(
         cell, kind="fit", settings={**cell.settings, **adapt}, measure={**cell.measure, "each": 1}
     )
-    assert cells.run(drawn, place, lambda: False)
+    assert cells.run([drawn], place, lambda: False)
     kept = place.done(drawn)
     assert kept is not None
     told, each = kept["figures"], kept["figures"]["each"]
@@ -206,9 +246,11 @@ def test_a_cell_that_another_runner_has_is_passed_over(tmp_path) -> None:
     first, second = tiny(tmp_path, FIT).cells()
     place = cells.Place(tmp_path / "kept", tmp_path / "work")
     with locks.hold(place.work / first.digest):
-        assert list(cells.run_all([first, second], place, time.time() + 600)) == [(second, True)]
+        assert list(cells.run_all([(first,), (second,)], place, time.time() + 600)) == [
+            ((second,), True)
+        ]
     assert place.done(first) is None
-    assert list(cells.run_all([first, second], place, time.time() - 1)) == []
+    assert list(cells.run_all([(first,), (second,)], place, time.time() - 1)) == []
 
 
 def test_changed_settings_are_run_again(tmp_path) -> None:
