@@ -3,6 +3,7 @@
 python benchmarks/gpu.py --json out.json            all cases, medians of 5 interleaved rounds
 python benchmarks/gpu.py --only mlp-10 --repeats 3
 python benchmarks/gpu.py --only mlp-100 --profile   and where the compiled round's time goes
+python benchmarks/gpu.py --side-by-side             compile all cases at once, then time one by one
 
 The *floor* is the time in which the card could move the bytes, or do the arithmetic, that the round
 cannot do without, at the rates measured in the same run. Bytes: in every step each client's weights
@@ -12,18 +13,24 @@ written: eight times the model. Arithmetic: what torch counts for forward and ba
 Everybody trains the same cohort on the same mini-batches with SGD and momentum, and must end at the
 same loss (to 1e-4) and the same parameters (to 1e-3). All compute in full single precision, the
 loop and the check too; the same compiled round in TF32 and in bfloat16 is timed beside them, and
-the compiled round with all convolutions grouped, as vmap makes them (*grouped*).
+the compiled round with all convolutions grouped, as vmap makes them (*grouped*). Where ends are
+farther apart than that, the loop is run in double precision too: rounding takes everybody about as
+far from there.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import math
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,8 +71,19 @@ def main() -> None:
     parser.add_argument("--skip", nargs="+", default=[], help="ways not to time: grouped, bf16 …")
     parser.add_argument("--profile", action="store_true", help="print the longest kernels")
     parser.add_argument("--device", default="cuda", help="cpu: to try the script out")
+    parser.add_argument(
+        "--side-by-side", action="store_true", help="compile cases in processes, time them in turns"
+    )
+    parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     device = torch.device(options.device)
+    cases = [case for case in CASES if not options.only or case.name in options.only]
+    if options.wait:
+        print(json.dumps(in_turn(cases[0], device, options)), flush=True)
+        return
+    workers = [worker(case, options) for case in cases] if options.side_by_side else []
+    for each in workers:
+        said(each, "ready")
     rates = {"bytes": bandwidth(device), "operations": arithmetic(device)}
     card = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
     print(
@@ -74,17 +92,60 @@ def main() -> None:
         flush=True,
     )
     results = []
-    for case in CASES:
-        if options.only and case.name not in options.only:
+    for i, case in enumerate(cases):
+        if workers:
+            found = ended(workers[i], rates)
+        else:
+            prepared = Prepared.of(case, device, options.skip)
+            found = prepared.measured(rates, options.repeats, options.loop_repeats)
+        if found is None:
+            print(f"{case.name}: failed", flush=True)
             continue
-        prepared = Prepared.of(case, device, options.skip)
-        results.append(prepared.measured(rates, options.repeats, options.loop_repeats))
-        print(line(results[-1]), flush=True)
+        results.append(found)
+        print(line(found), flush=True)
         if options.json:
             whole = {"card": card, "torch": torch.__version__, **rates, "cases": results}
             options.json.write_text(json.dumps(whole, indent=2) + "\n")
         if options.profile:
             print("\n".join(profile(case, device)), flush=True)
+
+
+def worker(case: Case, options: Any) -> subprocess.Popen[str]:
+    """A process that prepares a case, and waits."""
+    words = [sys.executable, __file__, "--wait", "--only", case.name, "--device", options.device]
+    words += ["--repeats", str(options.repeats), "--loop-repeats", str(options.loop_repeats)]
+    words += ["--skip", *options.skip] if options.skip else []
+    few = {"TORCHINDUCTOR_COMPILE_THREADS": "4", **os.environ}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen(words, text=True, env=few, **pipes)
+
+
+def in_turn(case: Case, device: torch.device, options: Any) -> dict[str, Any]:
+    """A worker's half: prepare, wait for the card's rates, measure."""
+    prepared = Prepared.of(case, device, options.skip)
+    print("ready", flush=True)
+    rates = json.loads(sys.stdin.readline())
+    return prepared.measured(rates, options.repeats, options.loop_repeats)
+
+
+def said(process: subprocess.Popen[str], word: str) -> bool:
+    """Whether it says this word, once it has read all that comes before it."""
+    assert process.stdout is not None
+    return any(each.strip() == word for each in iter(process.stdout.readline, ""))
+
+
+def ended(process: subprocess.Popen[str], rates: dict[str, float]) -> dict[str, Any] | None:
+    """What a worker measures when it is its turn; None: it has failed."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(json.dumps(rates) + "\n")
+        process.stdin.close()
+    except BrokenPipeError:
+        return None
+    told = process.stdout.read().strip().splitlines()
+    process.wait()
+    return json.loads(told[-1]) if told and process.returncode == 0 else None
 
 
 def line(found: dict[str, Any]) -> str:
@@ -136,7 +197,7 @@ class Prepared:
             try:
                 losses, difference = bench.same_work(case, task, fed, ends, TOLERANCE)
             except RuntimeError as error:  # said beside the times
-                not_same = str(error)
+                not_same = f"{error} {from_double(case, module, fed, key, ends)}"
         for lower in ("tf32", "bf16"):
             if lower not in skipped:
                 lowered = Task(module, precision=lower)
@@ -171,6 +232,18 @@ class Prepared:
             **evaluation_times(self.case, self.task, self.fed, repeats),
             **floor(self.case, self.task, self.fed, rates),
         }
+
+
+def from_double(case: Case, module: Any, fed: Any, key: Any, ends: dict[str, Any]) -> str:
+    """How far everybody's parameters are from the loop's in double precision."""
+    wide = replace(fed, x=fed.x.double())
+    exact = bench.loop_round(case, copy.deepcopy(module).double(), wide, key)()
+    apart = {
+        who: max(float((params[k].double() - v).abs().max()) for k, v in exact.items())
+        for who, params in ends.items()
+    }
+    told = ", ".join(f"{who} {gap:.1e}" for who, gap in apart.items())
+    return f"Parameters' largest distance from the loop in double precision: {told}."
 
 
 def grouped(one: bench.Round) -> bench.Round:

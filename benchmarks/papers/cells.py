@@ -1,8 +1,9 @@
 """Cells that are done, as small JSON files; and running those that are not, one or several at once.
 
 A cell's file holds its figures, the seconds it took (over all attempts, on a device that it may
-have shared; its part of those of several that trained as one), the device, the versions and the digest of its settings. Training's checkpoints are in
-a folder of that digest, so that a cell whose settings changed is begun anew.
+have shared; its part of those of several that trained as one), the device, the versions and the
+digest of its settings. Training's checkpoints are in a folder of that digest, so that a cell whose
+settings changed is begun anew.
 """
 
 from __future__ import annotations
