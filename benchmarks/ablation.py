@@ -37,7 +37,15 @@ from glocal.core import rng, tree
 from glocal.data.split import from_counts
 from glocal.engines import Sequential, Vectorised, evaluation, sequential, vectorised
 from glocal.engines.base import CohortRound, padded_rows
-from glocal.engines.compiled import Programs, blocks, cuda_graphs, inductor, program
+from glocal.engines.compiled import (
+    Programs,
+    blocks,
+    cuda_graphs,
+    decompositions,
+    inductor,
+    large_products,
+    program,
+)
 from glocal.methods.fedavg import fedavg
 from glocal.nn import models
 from glocal.nn.task import Task
@@ -136,7 +144,8 @@ ON_CPU = {
     "a block per thread": Trick(((program, "workers", lambda n: SimpleNamespace(map=map)),)),
     "fused in-place SGD": Trick(((inductor, "fuse_updates", lambda *_: None),)),
     "C++ wrapper": Trick(((inductor, "_settings", without("cpp_wrapper", "size_asserts")),)),
-    "small products as loops": Trick(((inductor, "SMALL_PRODUCT", 0),)),
+    "small products as loops": Trick(((decompositions, "SMALL_PRODUCT", 0),)),
+    "large products by oneDNN": Trick(((large_products, "LARGE", 1 << 60),)),
     "keys by numpy": Trick(((rng, "_plain", lambda x: False),)),
 }
 ON_GPU = {
@@ -144,7 +153,7 @@ ON_GPU = {
     "blocks side by side": Trick(((program, "new_stream", torch.cuda.current_stream),)),
     "thin products written out": Trick(
         (
-            (inductor, "THIN", 0),
+            (decompositions, "THIN", 0),
             (inductor, "_settings", without("unroll_reductions_threshold")),
         )
     ),
@@ -156,6 +165,7 @@ ON_GPU = {
 UNCOMPILED = {
     "nothing": Trick(),
     "finished clients set aside": Trick(((vectorised, "WASTE", 1e9),)),
+    "large products by oneDNN": Trick(((large_products, "LARGE", 1 << 60),)),
     "keys by numpy": Trick(((rng, "_plain", lambda x: False),)),
     "one client at a time instead": Trick(engine=Sequential),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import OrderedDict
 from contextlib import nullcontext
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 import glocal
-from glocal.engines.compiled import blocks
+from glocal.engines.compiled import blocks, decompositions, large_products
 from glocal.engines.compiled import inductor as compiling
 from glocal.nn import client_convolutions
 from glocal.testing import SIZES, check_method
@@ -34,7 +35,10 @@ def test_methods(
 ) -> None:
     if narrow:
         monkeypatch.setattr(blocks, "CACHE", 1)
-        monkeypatch.setattr(compiling, "SMALL_PRODUCT", 0)  # so that updates are fused
+        monkeypatch.setattr(decompositions, "SMALL_PRODUCT", 0)  # so that updates are fused
+        monkeypatch.setattr(large_products, "LARGE", 1)  # whatever the processor is
+        monkeypatch.setattr(large_products, "pays", lambda: True)
+        monkeypatch.setattr(compiling, "_MADE", OrderedDict())  # made with other rules
     sampler = Fixed(len(SIZES)) if spec in EVERYBODY else None
     check_method(SMALL.get(spec, spec), sampler=sampler, compiled=True)
     assert capsys.readouterr().err == ""  # nothing went on uncompiled

@@ -19,7 +19,7 @@ from glocal.core import rng, tree
 from glocal.core.errors import ClientError
 from glocal.engines import CohortRound, Sequential, Vectorised, resolve
 from glocal.engines.base import Workload
-from glocal.engines.compiled import blocks, cuda_graphs, program
+from glocal.engines.compiled import blocks, cuda_graphs, decompositions, program
 from glocal.engines.compiled import inductor as compiling
 from glocal.nn.optim import sgd
 from glocal.nn.task import Task
@@ -365,6 +365,6 @@ def test_the_gradient_of_unfold_is_added_up_in_order(dim: int, size: int, step: 
     patches = torch.randn(shape, dtype=torch.float64).unfold(dim, size, step)
     gradient = torch.randn_like(patches)
     expected = torch.ops.aten.unfold_backward(gradient, shape, dim, size, step)
-    torch.testing.assert_close(compiling._folded(gradient, shape, dim, size, step), expected)
-    rules = compiling._rules(torch.device("cuda"), thin=True)
-    assert rules[torch.ops.aten.unfold_backward.default] is compiling._folded
+    torch.testing.assert_close(decompositions.folded(gradient, shape, dim, size, step), expected)
+    rules = decompositions.rules(torch.device("cuda"), thin=True, large=False)
+    assert rules[torch.ops.aten.unfold_backward.default] is decompositions.folded

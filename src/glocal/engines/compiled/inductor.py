@@ -12,14 +12,14 @@ import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from glocal.engines.compiled import decompositions, large_products
 from glocal.engines.compiled.cuda_graphs import note
 from glocal.engines.compiled.fused_sgd import fuse_updates
 from glocal.engines.compiled.self_check import (
@@ -29,7 +29,6 @@ from glocal.engines.compiled.self_check import (
     within_rounding,
 )
 from glocal.engines.compiled.shortcuts import shortcuts
-from glocal.engines.compiled.thin_products import is_thin, product
 
 InPlace = Callable[..., None]
 """Changes some of the tensors it is given."""
@@ -137,7 +136,7 @@ _TRIED_OUT = [False]
 def _first_that_works(
     make: Callable[[bool], Compiled], before_second: Callable[[], None]
 ) -> Compiled:
-    """With fused updates, or without where this torch does not know how.
+    """With fused updates and large products, or without where this torch does not know how.
 
     Once more where the C++ compiler fails: it may not know the processor's instructions, or a
     signal that stops the run may have reached it first.
@@ -194,7 +193,7 @@ def _compiled(
             graph = make_fx(traced, _allow_non_fake_inputs=True)(*shapes)
         graph.graph.eliminate_dead_code()
         if fused and device.type == "cpu":
-            fuse_updates(graph.graph, SMALL_PRODUCT)
+            fuse_updates(graph.graph, decompositions.SMALL_PRODUCT)
         operations = len(graph.graph.nodes)
         if operations > max_operations:
             raise _TooManyOperationsError
@@ -214,13 +213,17 @@ def _compiled(
         if known in _MADE:
             _MADE.move_to_end(known)
             return _with(_MADE[known], rest), unread
-        convolves = _convolves(graph)
+        convolves, large = (
+            _convolves(graph),
+            fused and device.type == "cpu" and large_products.pays(),
+        )
         _inputs_in_memory()
         # The cache by the graph as it is traced does not know of rules; the one behind them does.
         with (
             config.patch(_settings(config, device, single_thread, convolves)),
             functorch.patch(enable_autograd_cache=False),
             shortcuts(),
+            large_products.weights_that_change() if large else nullcontext(),
         ):
             compiled: list[Any] = []
 
@@ -230,7 +233,7 @@ def _compiled(
                 compiled.append(compile_fx_inner(lowered, given, **options))
                 return compiled[-1]
 
-            rules = _rules(device, thin=not convolves)
+            rules = decompositions.rules(device, thin=not convolves, large=large)
             whole: Any = compile_fx(graph, shapes, inner_compile=inner, decompositions=rules)
             copies = (t.clone() for t in inputs[:changed])
             whole(*copies, *inputs[changed:], *constants)  # the first call makes it
@@ -280,13 +283,6 @@ def _lifted(graph: Any) -> dict[Tensor, Any]:
     return inputs
 
 
-THIN = 16
-"""Terms up to which a sum is written out inside a kernel."""
-
-SMALL_PRODUCT = 20_000
-"""Multiplications up to which a client's product of matrices is done by a loop on a CPU."""
-
-
 READS = 40
 """Numbers that a kernel on a CPU may read for each one it writes. The compiler's own limit would
 put a gradient that is written out, as a sum over a mini-batch, into memory before it is used."""
@@ -317,7 +313,7 @@ def _inputs_in_memory() -> None:
 def _settings(
     config: Any, device: torch.device, single_thread: bool, convolves: bool
 ) -> dict[str, Any]:
-    settings: dict[str, Any] = {"unroll_reductions_threshold": THIN + 1}
+    settings: dict[str, Any] = {"unroll_reductions_threshold": decompositions.THIN + 1}
     if device.type == "cpu":
         both = ("realize_cpu_acc_reads_threshold", "realize_acc_reads_threshold")
         settings[next(name for name in both if hasattr(config, name))] = READS
@@ -335,52 +331,6 @@ def _settings(
     if torch.__version__ < "2.7":  # its cache works within torch.compile only
         settings["fx_graph_cache"] = False
     return settings
-
-
-def _rules(device: torch.device, *, thin: bool) -> dict[Any, Callable[..., Any]]:
-    """How operations are decomposed before kernels are made of them.
-
-    On a GPU, a gradient of weights is a sum over the few examples of a mini-batch. As a product of
-    matrices it would go to memory and back; written out, it is made where the weights are updated.
-    ``thin``: products of few rows there are an operator of our own (not beside convolutions, where
-    a step took four times as long with it).
-    On a CPU, very small products cost less in a loop than as calls of a library. What becomes of a
-    pixel in several patches is added up in one order: the compiler's own rule adds them on a GPU as
-    they come, and two runs then differ in their last bits.
-    """
-    from torch._inductor.decomposition import select_decomp_table
-
-    def bmm(a: Tensor, b: Tensor) -> Any:
-        rows, terms, columns = a.shape[1], a.shape[2], b.shape[2]
-        if device.type == "cuda":
-            as_loop = terms <= THIN and rows * columns >= 16 * terms
-            if not as_loop and thin and is_thin(a, b):
-                return product(a, b)
-        else:
-            as_loop = rows * terms * columns <= SMALL_PRODUCT
-        return (a.unsqueeze(-1) * b.unsqueeze(1)).sum(2) if as_loop else NotImplemented
-
-    rules: dict[Any, Callable[..., Any]] = dict(select_decomp_table())
-    rules[torch.ops.aten.bmm.default] = bmm
-    rules[torch.ops.aten.unfold_backward.default] = _folded
-    return rules
-
-
-def _folded(gradient: Tensor, sizes: Sequence[int], dim: int, size: int, step: int) -> Tensor:
-    """The gradient of ``unfold``, as a sum of its parts, each with zeros around it."""
-    dim %= len(sizes)
-    after = len(sizes) - 1 - dim  # dimensions behind the one that was unfolded
-    places = gradient.shape[dim]
-    total = torch.zeros((), dtype=gradient.dtype, device=gradient.device)
-    for i in range(size):
-        part = gradient.select(-1, i)
-        if step > 1:  # zeros between one place and the next
-            part = part.unsqueeze(dim + 1)
-            part = functional.pad(part, (0, 0) * after + (0, step - 1))
-            part = part.flatten(dim, dim + 1).narrow(dim, 0, (places - 1) * step + 1)
-        rest = sizes[dim] - i - part.shape[dim]
-        total = total + functional.pad(part, (0, 0) * after + (i, rest))
-    return total
 
 
 @contextmanager
