@@ -48,9 +48,11 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 @contextmanager
 def weights_that_change() -> Iterator[None]:
     """While a step is compiled: TorchInductor calls oneDNN's operator with any weights."""
-    from torch._inductor import ir, mkldnn_ir
+    from torch._inductor import ir
+    from torch._inductor import mkldnn_ir as private
     from torch._inductor.lowering import lowerings
 
+    mkldnn_ir: Any = private
     kind = mkldnn_ir.LinearUnary
 
     def call(x: Any, weights: Any, *_: Any) -> Any:
