@@ -23,15 +23,16 @@ VIEWS = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
 """Operations that leave a tensor as it is, where its shape stays."""
 
 
-def fuse_updates(graph: Graph, min_size: int) -> None:
+def fuse_updates(graph: Graph, min_size: int, max_size: float = math.inf) -> None:
     """Rewrite each ``w.copy_(where(live, w + rate * (a @ b), w))`` of a traced step.
 
     That is done only where nothing else reads the product, and where it takes more than
-    ``min_size`` multiplications for a client: smaller ones are better off inside other kernels.
+    ``min_size`` multiplications for a client, and at most ``max_size``: smaller ones are better off
+    inside other kernels, and larger ones may be by another library, which does not add.
     """
     for copy in graph.find_nodes(op="call_function", target=aten.copy_.default):
         update = _Update.matched(copy)
-        if update is not None and update.size > min_size:
+        if update is not None and min_size < update.size <= max_size:
             update.fuse(graph, copy)
             graph.erase_node(copy)
     graph.eliminate_dead_code()

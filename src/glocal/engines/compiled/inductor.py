@@ -192,8 +192,10 @@ def _compiled(
         with mode:
             graph = make_fx(traced, _allow_non_fake_inputs=True)(*shapes)
         graph.graph.eliminate_dead_code()
+        large = fused and device.type == "cpu" and large_products.pays()
         if fused and device.type == "cpu":
-            fuse_updates(graph.graph, decompositions.SMALL_PRODUCT)
+            most = large_products.LARGE_UPDATE if large else math.inf
+            fuse_updates(graph.graph, decompositions.SMALL_PRODUCT, most)
         operations = len(graph.graph.nodes)
         if operations > max_operations:
             raise _TooManyOperationsError

@@ -20,6 +20,9 @@ from torch import Tensor
 LARGE = 1_000_000
 """Multiplications from which a client's product is large: smaller ones take as long, or longer."""
 
+LARGE_UPDATE = 3_000_000
+"""The same of a gradient that MKL would add to the weights as it multiplies, which saves a pass."""
+
 
 @cache
 def pays(root: Path = Path("/")) -> bool:
