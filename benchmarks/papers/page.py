@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from papers import estimates
+from papers import estimates, pictures
 from papers.cells import Place
 from papers.measuring import is_figure
 from papers.tables import HERE, Cell, Column, Group, Table, published
@@ -38,16 +38,17 @@ from them, is said at each table.
 
 def text(several: Sequence[Table], place: Place) -> str:
     """The whole page."""
-    done = {
-        cell: found
-        for table in several
-        for cell in table.cells()
-        if (found := place.done(cell)) is not None
-    }
+    done = all_done(several, place)
     stretched = estimates.seen(done)
     parts = [HEAD, _totals(several, done, stretched)]
     parts += [section(table, done, stretched) for table in several]
     return "\n".join(parts)
+
+
+def all_done(several: Sequence[Table], place: Place) -> dict[Cell, dict[str, Any]]:
+    """The cells that are done, and what is kept of them."""
+    every = ((cell, place.done(cell)) for table in several for cell in table.cells())
+    return {cell: found for cell, found in every if found is not None}
 
 
 def _totals(
@@ -89,6 +90,9 @@ def section(
     if rows:
         head = ("data", "method", "figure", "published", "ours", "difference", "seeds", "on")
         lines += [_line(head), _line(["---"] * len(head)), *map(_line, rows), ""]
+    picture = pictures.file_of(table)
+    if rows and picture.is_file():
+        lines += [f"![{table.title}](../pictures/{picture.name})", ""]
     lines += [f"- {each}" for each in table.differs] + ([""] if table.differs else [])
     lines += _not_run(table, done, stretched)
     return "\n".join(lines)

@@ -7,7 +7,7 @@
     python benchmarks/papers/run.py fedevg-table4.2 --only mnist-10-1
     python benchmarks/papers/run.py lg-table6 --quick          a few rounds, kept apart in quick/
     python benchmarks/papers/run.py fedevg-table4.2 --device cuda --lanes 6   six as one program
-    python benchmarks/papers/run.py --page                     docs/measurements/papers.md
+    python benchmarks/papers/run.py --pictures --page          docs/measurements/papers.md
     python benchmarks/papers/run.py lg-table6 --pack DIR       data for a machine without a network
 
 It can be stopped at any time (--seconds stops it cleanly) and goes on where it stopped, cell by
@@ -29,7 +29,7 @@ from typing import NoReturn
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from glocal.core.errors import GlocalError
-from papers import packing, page, tables
+from papers import packing, page, pictures, tables
 from papers.cells import QUICK, Place, run_all, run_in_processes
 from papers.tables import Cell, Table
 from papers.together import divided
@@ -59,8 +59,14 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, metavar="DIR", help="a folder that --pack wrote")
     parser.add_argument("--kept", type=Path, metavar="DIR", help="write cells to this folder")
     parser.add_argument("--page", action="store_true", help=f"write {page.PAGE.name}")
+    parser.add_argument("--pictures", action="store_true", help="draw docs/pictures/papers-*.png")
     parser.add_argument("--pack", type=Path, metavar="DIR", help="data, in folders up to 52 MiB")
     return parser.parse_args()
+
+
+def anything(given: argparse.Namespace) -> bool:
+    """Whether no table needs to be named."""
+    return bool(given.all or given.list or given.page or given.pictures)
 
 
 def refuse(why: str) -> NoReturn:
@@ -79,7 +85,7 @@ def main() -> None:
     every = [*tables.names(), *tables.names(tables.TRIALS)]
     if unknown := sorted(set(given.tables) - set(every)):
         refuse(f"there is no table {unknown[0]}: there are {', '.join(tables.names())}.")
-    chosen = given.tables or (tables.names() if given.all or given.list or given.page else [])
+    chosen = given.tables or (tables.names() if anything(given) else [])
     if not chosen:
         refuse("name a table, or give --all; --list shows what there is.")
     several = [tables.read(name) for name in chosen]
@@ -94,8 +100,13 @@ def main() -> None:
         for table in several:
             show(table, place, quick=given.quick, named=bool(given.tables))
         return
+    if given.pictures:
+        for table in several:
+            if pictures.draw(table, page.all_done([table], place), pictures.file_of(table)):
+                print(f"{table.name}: {pictures.file_of(table).name}")
     if given.page:
         page.PAGE.write_text(page.text([tables.read(name) for name in tables.names()], Place()))
+    if given.page or given.pictures:
         return
     try:
         run_cells(selected(several, given), place, given)

@@ -23,7 +23,7 @@ import glocal  # noqa: E402
 from glocal.core import locks  # noqa: E402
 from glocal.data.datasets.registry import MNIST  # noqa: E402
 from glocal.methods.specs import resolve  # noqa: E402
-from papers import beyond, cells, estimates, newcomer, page, tables, together  # noqa: E402
+from papers import beyond, cells, estimates, newcomer, page, pictures, tables, together  # noqa: E402
 from papers.measuring import config_of  # noqa: E402
 
 TINY = """
@@ -414,3 +414,29 @@ def test_what_is_not_there_is_said_in_one_line() -> None:
         assert ended.returncode == 2
         assert said in ended.stderr
         assert "Traceback" not in ended.stderr
+
+
+def test_pictures_are_of_cells_that_have_what_is_drawn(tmp_path) -> None:
+    place = cells.Place(tmp_path / "kept", tmp_path / "work")
+    table = tiny(tmp_path, FIT)
+    first = table.cells()[0]
+    assert not pictures.draw(table, {}, tmp_path / "none.png")
+    assert cells.run([first], place, lambda: False)
+    done = {first: place.done(first)}
+    assert pictures.draw(table, done, tmp_path / "along.png")
+    each = {
+        "n_train": [10, 20, 30],
+        "accuracy": [0.5, 0.6, 0.7],
+        "local_accuracy": [0.6, 0.6, 0.6],
+        "adapted_accuracy": [0.7, 0.5, 0.8],
+        "adapted_by": ["fine-tune", "none", "ewc"],
+        "complexity": [1.0, 2.0, 3.0],
+        "techniques": {"fine-tune": [0.7, 0.4, 0.8], "ewc": [0.6, 0.5, 0.8]},
+    }
+    drawn = pictures.of_clients({"each": each})["summary"]
+    assert (drawn["better_off"], drawn["worse_off"]) == (1, 1)
+    assert (drawn["adapted_better_off"], drawn["adapted_worse_off"]) == (2, 1)
+    assert pictures.draw(table, {first: {"figures": {"each": each}}}, tmp_path / "each.png")
+    for name in ("along.png", "each.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert not (tmp_path / "none.png").exists()
