@@ -5,7 +5,8 @@ python benchmarks/ablation.py --device cuda --json out.json  on a GPU
 python benchmarks/ablation.py --report a.json b.json         the table of what was measured
 
 ``ablation-cpu.json`` and ``ablation-gpu.json`` are what was measured, ``ablation.txt`` the table;
-``ablation-convolutions.txt`` is that of ``--cases lenet resnet``, measured later.
+``ablation-convolutions.txt`` is that of ``--cases lenet resnet``, ``ablation-large-products.txt``
+that of large products on a CPU, measured later.
 
 A trick is switched off by replacing what implements it (``TRICKS``), so the engines need no
 switches. All variants of a case take turns in one process; ``off / on`` is the median over the
