@@ -36,11 +36,23 @@ def test_methods(
     if narrow:
         monkeypatch.setattr(blocks, "CACHE", 1)
         monkeypatch.setattr(decompositions, "SMALL_PRODUCT", 0)  # so that updates are fused
-        monkeypatch.setattr(large_products, "LARGE", 1)  # whatever the processor is
-        monkeypatch.setattr(large_products, "pays", lambda: True)
-        monkeypatch.setattr(compiling, "_MADE", OrderedDict())  # made with other rules
     sampler = Fixed(len(SIZES)) if spec in EVERYBODY else None
     check_method(SMALL.get(spec, spec), sampler=sampler, compiled=True)
+    assert capsys.readouterr().err == ""  # nothing went on uncompiled
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "fedavg(batch_size=0)", "scaffold", "apfl", "fedevg"])
+def test_methods_with_products_by_another_library(
+    spec: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(blocks, "CACHE", 1)
+    monkeypatch.setattr(decompositions, "SMALL_PRODUCT", 0)
+    monkeypatch.setattr(large_products, "pays", lambda: True)  # whatever the processor is
+    monkeypatch.setattr(large_products, "LARGE", 1)
+    monkeypatch.setattr(large_products, "LARGE_UPDATE", 1)
+    monkeypatch.setattr(compiling, "_MADE", OrderedDict())  # made with other rules
+    monkeypatch.setattr(compiling, "_first_that_works", lambda make, tricks, _: make(tricks[0]))
+    check_method(SMALL.get(spec, spec), compiled=True)
     assert capsys.readouterr().err == ""  # nothing went on uncompiled
 
 

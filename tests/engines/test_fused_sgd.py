@@ -89,6 +89,19 @@ def traced(step: Step, least: int = 0) -> tuple[Any, int]:
 
 
 @pytest.mark.parametrize("step", [of_rates, of_a_number, turned])
+def test_products_that_another_library_does_faster_are_left(step: Step) -> None:
+    for faster in (True, False):
+        graph, asked = make_fx(step)(*drawn()), []
+        fused_sgd.fuse_updates(
+            graph.graph, 0, lambda a, b, s=asked, f=faster: s.append((a.shape, b.shape)) or f
+        )
+        added = sum("add_product" in str(node.target) for node in graph.graph.nodes)
+        assert added == (not faster)
+        ((a, b),) = asked
+        assert {a[1], b[2]} == {ROWS, COLUMNS}
+
+
+@pytest.mark.parametrize("step", [of_rates, of_a_number, turned])
 def test_a_step_of_descent_is_added_in_place(step: Step) -> None:
     graph, times = traced(step)
     assert times == 1
@@ -205,8 +218,8 @@ def test_a_compiled_step_adds_in_place(
 ) -> None:
     seen: list[int] = []
 
-    def counted(graph: torch.fx.Graph, least: int) -> None:
-        fused_sgd.fuse_updates(graph, least)
+    def counted(graph: torch.fx.Graph, *given: Any) -> None:
+        fused_sgd.fuse_updates(graph, *given)
         seen.append(sum("add_product" in str(node.target) for node in graph.nodes))
 
     monkeypatch.setattr(inductor, "fuse_updates", counted)

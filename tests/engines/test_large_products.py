@@ -37,6 +37,31 @@ def test_from_how_many_multiplications() -> None:
     assert not large_products.is_large(a[:, :9], b)
     assert not large_products.is_large(a.double(), b.double())
     assert not large_products.is_large(a.bfloat16(), b.bfloat16())
+    assert not large_products.is_large(a.repeat(6, 1, 1), b.repeat(6, 1, 1))  # a call for each
+    assert not large_products.is_large(a[:0], b[:0])
+    assert not large_products.is_faster(a, b)
+    assert large_products.is_faster(a.repeat(1, 3, 1), b)
+
+
+def test_fewer_tricks_where_torch_does_not_know_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, asked = torch.device("cpu"), []
+    monkeypatch.setattr(large_products, "pays", lambda: True)
+
+    def make(tricks: inductor.Tricks, most: int) -> str:
+        asked.append(sum(tricks))
+        if sum(tricks) > most:
+            raise AttributeError("no such name")
+        return "made"
+
+    for most in (2, 1, 0):
+        asked.clear()
+        assert inductor._first_that_works(
+            lambda tricks, most=most: make(tricks, most), inductor._tricks(cpu), lambda: None
+        )
+        assert asked == [2, 1, 0][: 3 - most]
+    monkeypatch.setattr(large_products, "pays", lambda: False)
+    assert [sum(each) for each in inductor._tricks(cpu)] == [1, 0]
+    assert [sum(each) for each in inductor._tricks(torch.device("cuda"))] == [0]
 
 
 @pytest.mark.skipif(
@@ -75,6 +100,8 @@ def test_compiled_steps_call_it(
         torch.zeros(clients, 20, 40),
         torch.randn(clients, 20, 30),
     )
+    # At the first attempt: with all tricks, or not at all.
+    monkeypatch.setattr(inductor, "_first_that_works", lambda make, tricks, _: make(tricks[0]))
     made = inductor.compile_step(step, [w, y, x], 2, single_thread=single_thread)
     assert made is not None, capsys.readouterr().err
     assert {tuple(shape) for shape in asked} == {

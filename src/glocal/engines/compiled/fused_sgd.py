@@ -9,6 +9,7 @@ pass is a third of a step.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -23,16 +24,20 @@ VIEWS = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
 """Operations that leave a tensor as it is, where its shape stays."""
 
 
-def fuse_updates(graph: Graph, min_size: int, max_size: float = math.inf) -> None:
+def fuse_updates(
+    graph: Graph, min_size: int, faster: Callable[[Tensor, Tensor], bool] | None = None
+) -> None:
     """Rewrite each ``w.copy_(where(live, w + rate * (a @ b), w))`` of a traced step.
 
     That is done only where nothing else reads the product, and where it takes more than
-    ``min_size`` multiplications for a client, and at most ``max_size``: smaller ones are better off
-    inside other kernels, and larger ones may be by another library, which does not add.
+    ``min_size`` multiplications for a client: smaller ones are better off inside other kernels.
+    Products of which ``faster`` is true are left to another library, which does not add.
     """
     for copy in graph.find_nodes(op="call_function", target=aten.copy_.default):
         update = _Update.matched(copy)
-        if update is not None and min_size < update.size <= max_size:
+        if update is None or update.size <= min_size:
+            continue
+        if faster is None or not faster(update.a.meta["val"], update.b.meta["val"]):
             update.fuse(graph, copy)
             graph.erase_node(copy)
     graph.eliminate_dead_code()

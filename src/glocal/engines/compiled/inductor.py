@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -111,9 +111,10 @@ def compile_step(
     try:
         with _COMPILING, _quiet():
             program, unread = _first_that_works(
-                lambda fused: _compiled(
-                    step, inputs, changed, single_thread, fused, max_operations
+                lambda tricks: _compiled(
+                    step, inputs, changed, single_thread, tricks, max_operations
                 ),
+                _tricks(inputs[0].device),
                 _instructions_tried_out,
             )
             first = result(step, inputs[:changed])
@@ -133,25 +134,44 @@ _TRIED_OUT = [False]
 """Whether what instructions the C++ compiler knows is to be tried out."""
 
 
+class Tricks(NamedTuple):
+    """What a program does that rests on names which another torch may not have."""
+
+    fused: bool
+    """Gradients are added to the weights by the library that multiplies."""
+    large: bool
+    """Large products are another library's."""
+
+
+def _tricks(device: torch.device) -> list[Tricks]:
+    """All of them, then fewer; none at last."""
+    if device.type != "cpu":
+        return [Tricks(fused=False, large=False)]
+    fewer = [Tricks(fused=True, large=False), Tricks(fused=False, large=False)]
+    return [Tricks(fused=True, large=True), *fewer] if large_products.pays() else fewer
+
+
 def _first_that_works(
-    make: Callable[[bool], Compiled], before_second: Callable[[], None]
+    make: Callable[[Tricks], Compiled],
+    tricks: Sequence[Tricks],
+    before_second: Callable[[], None],
 ) -> Compiled:
-    """With fused updates and large products, or without where this torch does not know how.
+    """With as many tricks as this torch knows.
 
     Once more where the C++ compiler fails: it may not know the processor's instructions, or a
     signal that stops the run may have reached it first.
     """
-    for attempt in range(2):
-        try:
-            return make(True)
-        except _TooManyOperationsError:
-            raise
-        except Exception as error:
-            if "CppCompileError" not in str(error):
-                break
-        if attempt == 0:
+    for fewer in tricks[:-1]:
+        for attempt in range(2):
+            try:
+                return make(fewer)
+            except _TooManyOperationsError:
+                raise
+            except Exception as error:
+                if attempt or "CppCompileError" not in str(error):
+                    break
             before_second()
-    return make(False)
+    return make(tricks[-1])
 
 
 def _instructions_tried_out() -> None:
@@ -170,7 +190,7 @@ def _compiled(
     inputs: Sequence[Tensor],
     changed: int,
     single_thread: bool,
-    fused: bool,
+    tricks: Tricks,
     max_operations: float,
 ) -> Compiled:
     # Imported here: the compiler takes seconds to import, and most runs are too short for it.
@@ -192,10 +212,9 @@ def _compiled(
         with mode:
             graph = make_fx(traced, _allow_non_fake_inputs=True)(*shapes)
         graph.graph.eliminate_dead_code()
-        large = fused and device.type == "cpu" and large_products.pays()
-        if fused and device.type == "cpu":
-            most = large_products.LARGE_UPDATE if large else math.inf
-            fuse_updates(graph.graph, decompositions.SMALL_PRODUCT, most)
+        if tricks.fused:
+            faster = large_products.is_faster if tricks.large else None
+            fuse_updates(graph.graph, decompositions.SMALL_PRODUCT, faster)
         operations = len(graph.graph.nodes)
         if operations > max_operations:
             raise _TooManyOperationsError
@@ -211,21 +230,18 @@ def _compiled(
             node.meta["val"] = mode.from_tensor(constant, static_shapes=True)
             shapes.append(node.meta["val"])
         rest = list(constants)
-        known = _known_by(graph, [*inputs, *rest], single_thread, fused)
+        known = _known_by(graph, [*inputs, *rest], single_thread, tricks)
         if known in _MADE:
             _MADE.move_to_end(known)
             return _with(_MADE[known], rest), unread
-        convolves, large = (
-            _convolves(graph),
-            fused and device.type == "cpu" and large_products.pays(),
-        )
+        convolves = _convolves(graph)
         _inputs_in_memory()
         # The cache by the graph as it is traced does not know of rules; the one behind them does.
         with (
             config.patch(_settings(config, device, single_thread, convolves)),
             functorch.patch(enable_autograd_cache=False),
             shortcuts(),
-            large_products.weights_that_change() if large else nullcontext(),
+            large_products.weights_that_change() if tricks.large else nullcontext(),
         ):
             compiled: list[Any] = []
 
@@ -235,7 +251,7 @@ def _compiled(
                 compiled.append(compile_fx_inner(lowered, given, **options))
                 return compiled[-1]
 
-            rules = decompositions.rules(device, thin=not convolves, large=large)
+            rules = decompositions.rules(device, thin=not convolves, large=tricks.large)
             whole: Any = compile_fx(graph, shapes, inner_compile=inner, decompositions=rules)
             copies = (t.clone() for t in inputs[:changed])
             whole(*copies, *inputs[changed:], *constants)  # the first call makes it
@@ -257,13 +273,13 @@ def _with(call: Callable[[list[Tensor]], Any], rest: list[Tensor]) -> InPlace:
     return program
 
 
-def _known_by(graph: Any, inputs: Sequence[Tensor], single_thread: bool, fused: bool) -> Any:
+def _known_by(graph: Any, inputs: Sequence[Tensor], single_thread: bool, tricks: Tricks) -> Any:
     """What two steps have in common that are the same program; None: it cannot be said."""
     if any(True for _ in graph.graph.find_nodes(op="get_attr")):
         return None  # a part of it is not in its text
     of_inputs = tuple((t.shape, t.stride(), t.dtype, t.device) for t in inputs)
     tf32 = torch.backends.cuda.matmul.allow_tf32  # the kernels have it written into them
-    return graph.code, of_inputs, single_thread or torch.get_num_threads(), fused, tf32
+    return graph.code, of_inputs, single_thread or torch.get_num_threads(), tricks, tf32
 
 
 def _lifted(graph: Any) -> dict[Tensor, Any]:
