@@ -16,6 +16,8 @@ from glocal.data.split import Split, from_counts
 from glocal.engines import CohortRound, Engine, Sequential, Vectorised
 from glocal.engines.base import padded_rows
 from glocal.engines.batching import plan
+from glocal.engines.evaluation import BatchedEvaluation
+from glocal.nn import models
 from glocal.nn.task import Task
 from glocal.slots.client import minibatch_training
 from glocal.slots.sharing import keep_private
@@ -244,6 +246,25 @@ def test_a_sentence_of_ours_is_passed_on_as_it_is(engine: Engine) -> None:
 
     with pytest.raises(GlocalError, match=r"^use another\.$"):
         engine.round(work(toys.wrapped(step=refuses).local))
+
+
+@pytest.mark.parametrize(("examples", "at_once"), [(3, True), (25, False)])
+def test_convolutions_are_evaluated_one_by_one_on_a_cpu(
+    examples: int, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    stacked = BatchedEvaluation.evaluate
+    monkeypatch.setattr(
+        BatchedEvaluation, "evaluate", lambda *given: asked.append(1) or stacked(*given)
+    )
+    torch.manual_seed(0)
+    task = Task(models.build("lenet", input_shape=(1, 28, 28), classes=10, seed=0))
+    mine = tree.map(lambda p: p + 0.01 * torch.randn(4, *p.shape), task.params)
+    x, y = torch.rand(40, 1, 28, 28), torch.randint(10, (40,))
+    rows = torch.randint(40, (4, examples))
+    given = task.example_metrics, mine, x, y, rows
+    torch.testing.assert_close(Vectorised().evaluate(*given), Sequential().evaluate(*given))
+    assert bool(asked) == at_once
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=repr)

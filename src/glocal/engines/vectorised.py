@@ -39,6 +39,10 @@ from glocal.slots.client import Local
 MEMORY = 4 << 30
 """Bytes of stacked models a cohort may take at once on a CPU; larger cohorts run in chunks."""
 
+MIN_ROWS = 20
+"""Examples of a client from which models with convolutions are evaluated one by one on a CPU: fewer
+cost less together than in so many calls (docs/measurements/speed.md)."""
+
 
 @dataclass(frozen=True)
 class Vectorised:
@@ -151,9 +155,10 @@ class Vectorised:
     def evaluate(
         self, metrics: PerExample, models: Params, x: Tensor, y: Tensor, rows: Tensor
     ) -> dict[str, Tensor]:
-        """All models at once, each on its own rows, in pieces."""
+        """All models at once, each on its own rows; or one by one, where that is faster."""
+        one_by_one = self.short or (Sequential() if _grouped(models, rows) else None)
         with torch.no_grad(), arithmetic("single"):
-            return (self.short or self.evaluation).evaluate(metrics, models, x, y, rows)
+            return (one_by_one or self.evaluation).evaluate(metrics, models, x, y, rows)
 
     def _train(self, cohort: CohortRound, stage: list[str]) -> tuple[Uplink, Tree]:
         loss = None
@@ -275,6 +280,12 @@ class _ActiveClients:
         order = torch.cat([places for places, _ in parts]).argsort()
         joined = tree.cat([carry for _, carry in parts])
         return joined if len(parts) == 1 else tree.row(joined, order)
+
+
+def _grouped(models: Params, rows: Tensor) -> bool:
+    """Whether stacked models have convolutions that a CPU would compute slowly, as grouped ones."""
+    kernels = any(leaf.dim() >= 5 for leaf in tree.leaves(models))
+    return rows.device.type == "cpu" and kernels and rows.shape[1] >= MIN_ROWS
 
 
 def _received_loss(cohort: CohortRound) -> Tensor:
