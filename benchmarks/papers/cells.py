@@ -60,14 +60,15 @@ class Place:
 
     def folder(self, cells: Sequence[Cell]) -> Path:
         """Of the checkpoints of a cell, or of several that train as one."""
-        digests = " ".join(cell.digest for cell in cells)
+        digests = " ".join(sorted(cell.digest for cell in cells))
         whole = hashlib.sha256(digests.encode()).hexdigest()[:16] if len(cells) > 1 else digests
         return self.work / whole
 
     def round(self, cells: Sequence[Cell]) -> int:
-        """The last round of which cells that are not done have a checkpoint."""
-        files = self.folder(cells).glob("repeat*/*.safetensors")
-        return max((int(path.name[:8]) for path in files), default=0)
+        """The last round, of whatever was being trained, that is in the latest checkpoint."""
+        files = self.folder(cells).glob("*/*.safetensors")
+        latest = max(files, key=lambda path: (path.stat().st_mtime_ns, path.name), default=None)
+        return int(latest.name[:8]) if latest else 0
 
 
 def device_name(device: str) -> str:
@@ -125,9 +126,11 @@ def _run(cells: Sequence[Cell], place: Place, stop: Callable[[], bool]) -> bool:
     return True
 
 
-def run_all(
-    several: Sequence[tuple[Cell, ...]], place: Place, until: float
-) -> Iterable[tuple[tuple[Cell, ...], bool]]:
+Ended = tuple[tuple[Cell, ...], bool | None]
+"""Cells that train as one, and whether they are done; None: they failed, and it was said why."""
+
+
+def run_all(several: Sequence[tuple[Cell, ...]], place: Place, until: float) -> Iterable[Ended]:
     """All of them in turn until the time is up: cells that train as one, and whether it is done."""
 
     def stop() -> bool:
@@ -143,12 +146,12 @@ def run_all(
 
 def run_in_processes(
     several: Sequence[tuple[Cell, ...]], place: Place, until: float, options: Sequence[str]
-) -> Iterable[tuple[tuple[Cell, ...], bool]]:
+) -> Iterable[Ended]:
     """The same with so many processes at once, each of which trains one after another."""
     script = str(HERE / "run.py")
     notes: set[str] = set()
 
-    def one(cells: tuple[Cell, ...]) -> tuple[tuple[Cell, ...], bool] | None:
+    def one(cells: tuple[Cell, ...]) -> Ended | None:
         left = until - time.time()
         if left <= 0:
             return None
@@ -164,6 +167,7 @@ def run_in_processes(
             notes.update(new)
         if ended.returncode:
             print(f"{cells[0].name} failed: {ended.stderr.strip()[-2000:]}", flush=True)
+            return cells, None
         return cells, all(place.done(cell) is not None for cell in cells)
 
     with ThreadPoolExecutor(place.jobs) as pool:

@@ -29,6 +29,7 @@ from typing import NoReturn
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from glocal.core.errors import GlocalError
+from glocal.engines import devices
 from papers import packing, page, pictures, tables
 from papers.cells import QUICK, Place, run_all, run_in_processes
 from papers.tables import Cell, Table
@@ -47,13 +48,13 @@ def asked() -> argparse.Namespace:
         "--only", action="append", metavar="TEXT", help="cells whose names have this in them"
     )
     parser.add_argument("--cell", action="append", metavar="NAME", help="the cell of this name")
-    parser.add_argument("--seeds", type=int, help="the first so many seeds of each group")
+    parser.add_argument("--seeds", type=positive, help="the first so many seeds of each group")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--jobs", type=int, default=1, help="cells at once, in processes")
+    parser.add_argument("--jobs", type=positive, default=1, help="cells at once, in processes")
     parser.add_argument(
-        "--lanes", type=int, default=1, help="cells that differ in seed and partition, as one"
+        "--lanes", type=positive, default=1, help="cells that differ in seed and partition, as one"
     )
-    parser.add_argument("--at-once", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--at-once", type=positive, help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="then stop cleanly")
     parser.add_argument("--quick", action="store_true", help="the tables' settings for a trial")
     parser.add_argument("--data", type=Path, metavar="DIR", help="a folder that --pack wrote")
@@ -64,8 +65,18 @@ def asked() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def anything(given: argparse.Namespace) -> bool:
-    """Whether no table needs to be named."""
+def positive(text: str) -> int:
+    """An integer of 1 or more."""
+    if (number := int(text)) < 1:
+        raise ValueError
+    return number
+
+
+positive.__name__ = "number above 0"  # as argparse calls it
+
+
+def of_all_tables(given: argparse.Namespace) -> bool:
+    """Whether what is asked for is of all tables, where none is named."""
     return bool(given.all or given.list or given.page or given.pictures)
 
 
@@ -76,16 +87,28 @@ def refuse(why: str) -> NoReturn:
 
 
 def main() -> None:
-    """Do what was asked for."""
-    given = asked()
+    """Do what was asked for, or say in a sentence why not."""
+    try:
+        do(asked())
+    except (GlocalError, OSError) as error:
+        refuse(str(error))
+
+
+def do(given: argparse.Namespace) -> None:
+    """Show, pack, draw, or run cells."""
+    for option, path in (("--data", given.data), ("--kept", given.kept), ("--pack", given.pack)):
+        if path is not None and path.exists() and not path.is_dir():
+            refuse(f"{option} {path} is a file: give a folder.")
     if given.data is not None:
+        if not given.data.is_dir():
+            refuse(f"there is no folder {given.data}: --pack writes one.")
         os.environ["GLOCAL_DATA"] = os.environ["GLOCAL_CACHE"] = str(given.data.resolve())
         if given.cell is None:
             packing.unpack(given.data)
     every = [*tables.names(), *tables.names(tables.TRIALS)]
     if unknown := sorted(set(given.tables) - set(every)):
         refuse(f"there is no table {unknown[0]}: there are {', '.join(tables.names())}.")
-    chosen = given.tables or (tables.names() if anything(given) else [])
+    chosen = given.tables or (tables.names() if of_all_tables(given) else [])
     if not chosen:
         refuse("name a table, or give --all; --list shows what there is.")
     several = [tables.read(name) for name in chosen]
@@ -108,14 +131,15 @@ def main() -> None:
         page.PAGE.write_text(page.text([tables.read(name) for name in tables.names()], Place()))
     if given.page or given.pictures:
         return
-    try:
-        run_cells(selected(several, given), place, given)
-    except GlocalError as error:
-        refuse(str(error))
+    devices.named(given.device)  # refused before anything is begun
+    run_cells(selected(several, given), place, given)
 
 
 def selected(several: list[Table], given: argparse.Namespace) -> list[Cell]:
     """The cells that were asked for."""
+    names = {cell.name for table in several for cell in table.cells(quick=given.quick)}
+    if unknown := sorted(set(given.cell or []) - names):
+        refuse(f"there is no cell {unknown[0]}: --list TABLE shows what there is.")
     found = []
     for table in several:
         for cell in table.cells(quick=given.quick):
@@ -142,8 +166,10 @@ def run_cells(cells: list[Cell], place: Place, given: argparse.Namespace) -> Non
         ends = run_in_processes(several, place, until, options)
     else:
         ends = run_all(several, place, until)
+    failed = 0
     for together, done in ends:
-        for cell in together:
+        failed += done is None
+        for cell in together if done is not None else ():
             found = place.done(cell)
             told = f"stopped after round {place.round(together)}, to be resumed"
             if done and found:
@@ -153,6 +179,8 @@ def run_cells(cells: list[Cell], place: Place, given: argparse.Namespace) -> Non
     left = sum(place.done(cell) is None for cell in cells)
     minutes = (time.time() - began) / 60
     print(f"{minutes:.1f} minutes of {place.device}; {left} of {len(cells)} cells are left")
+    if failed:
+        refuse(f"{failed} of these failed, as told above; the others are kept.")
 
 
 def show(table: Table, place: Place, *, quick: bool, named: bool) -> None:

@@ -21,7 +21,9 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import glocal  # noqa: E402
 from glocal.core import locks  # noqa: E402
+from glocal.core.errors import GlocalError  # noqa: E402
 from glocal.data.datasets.registry import MNIST  # noqa: E402
+from glocal.engines.lanes import SideBySide  # noqa: E402
 from glocal.methods.specs import resolve  # noqa: E402
 from papers import beyond, cells, estimates, newcomer, page, pictures, tables, together  # noqa: E402
 from papers.measuring import config_of  # noqa: E402
@@ -115,6 +117,7 @@ def test_a_cell_that_was_stopped_comes_to_the_same_bits(kind, tmp_path) -> None:
         asked = iter([False, True, True, True])  # in the second round
         done = cells.run([cell], stopped, partial(next, asked, False))
         assert done == (stopped.done(cell) is not None)
+        assert done or stopped.round([cell]) > 0
         attempts += 1
     assert attempts > 1
     a, b = whole.done(cell), stopped.done(cell)
@@ -124,7 +127,7 @@ def test_a_cell_that_was_stopped_comes_to_the_same_bits(kind, tmp_path) -> None:
     assert not list((tmp_path / "work").iterdir())
 
 
-def test_cells_that_differ_in_seed_and_partition_train_as_one(tmp_path) -> None:
+def test_cells_that_differ_in_seed_and_partition_train_as_one(tmp_path, monkeypatch) -> None:
     first, second = tiny(tmp_path, FIT).cells()
     second = replace(second, settings={**second.settings, "partition": "iid"})
     by_itself, as_one = (
@@ -136,8 +139,14 @@ def test_cells_that_differ_in_seed_and_partition_train_as_one(tmp_path) -> None:
         assert cells.run([cell], by_itself, lambda: False)
     asked = iter([False, True])  # stopped in the second round, and resumed
     assert not cells.run([first, second], as_one, partial(next, asked, False))
-    assert as_one.round([first, second]) == 2
+    assert as_one.round([first, second]) == as_one.round([second, first]) == 2
+    merged: list[int] = []
+    rounds = SideBySide.rounds
+    monkeypatch.setattr(
+        SideBySide, "rounds", lambda *given: merged.append(len(given[2])) or rounds(*given)
+    )
     assert cells.run([first, second], as_one, lambda: False)
+    assert merged == [2, 2]
     for cell in (first, second):
         alone, beside = by_itself.done(cell), as_one.done(cell)
         assert alone is not None
@@ -407,6 +416,14 @@ def test_what_is_not_there_is_said_in_one_line() -> None:
         (["lg-table9"], "there is no table lg-table9"),
         ([], "name a table"),
         (["lg-table6", "--only", "nobody"], "no cell has that name"),
+        (["lg-table6", "--cell", "lg-table6.nobody"], "there is no cell lg-table6.nobody"),
+        (["lg-table6", "--lanes", "0"], "invalid number above 0 value: '0'"),
+        (["lg-table6", "--jobs", "-1"], "invalid number above 0 value: '-1'"),
+        (["lg-table6", "--seeds", "0"], "invalid number above 0 value: '0'"),
+        (["lg-table6", "--device", "tpu"], "unknown device 'tpu'"),
+        (["--list", "--data", str(ROOT / "nowhere")], "there is no folder"),
+        (["lg-table6", "--kept", __file__], "is a file: give a folder"),
+        (["lg-table6", "--pack", __file__], "is a file: give a folder"),
     ):
         ended = subprocess.run(
             [sys.executable, script, *words], capture_output=True, text=True, check=False
@@ -440,3 +457,17 @@ def test_pictures_are_of_cells_that_have_what_is_drawn(tmp_path) -> None:
     for name in ("along.png", "each.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     assert not (tmp_path / "none.png").exists()
+
+
+def test_cells_that_fail_in_processes_are_told_and_the_others_kept(tmp_path, monkeypatch) -> None:
+    place = cells.Place(tmp_path / "kept", tmp_path / "work", jobs=2)
+    first, second = tiny(tmp_path, FIT).cells()
+    ended = list(cells.run_in_processes([(first,), (second,)], place, time.time() + 60, []))
+    assert ended == [((first,), None), ((second,), None)]  # no process knows of such a table
+
+
+def test_more_cells_as_one_than_fit_are_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(together, "lanes", lambda need, device, most: 1)
+    place = cells.Place(tmp_path / "kept", tmp_path / "work")
+    with pytest.raises(GlocalError, match=r"do not fit into memory: give --lanes 1\.$"):
+        cells.run(tiny(tmp_path, FIT).cells(), place, lambda: False)
