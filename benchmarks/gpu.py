@@ -81,6 +81,8 @@ def main() -> None:
     if options.wait:
         print(json.dumps(in_turn(cases[0], device, options)), flush=True)
         return
+    if not cases:
+        parser.error(f"no case has such a name: {', '.join(case.name for case in CASES)}")
     workers = [worker(case, options) for case in cases] if options.side_by_side else []
     for each in workers:
         said(each, "ready")
@@ -104,7 +106,8 @@ def main() -> None:
         results.append(found)
         print(line(found), flush=True)
         if options.json:
-            whole = {"card": card, "torch": torch.__version__, **rates, "cases": results}
+            about = {"card": card, "torch": torch.__version__, "side_by_side": options.side_by_side}
+            whole = {**about, **rates, "cases": results}
             options.json.write_text(json.dumps(whole, indent=2) + "\n")
         if options.profile:
             print("\n".join(profile(case, device)), flush=True)

@@ -58,6 +58,10 @@ CASES = (
 )
 
 
+class ChildError(Exception):
+    """The last line of what a child says that failed."""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -73,6 +77,9 @@ def main() -> int:
         print(trained(CASES[options.train], options.device, options.folder, options.until))
         return 0
     chosen = [i for i, case in enumerate(CASES) if any(part in case.name for part in options.only)]
+    if not chosen:
+        print(f"no case has such a name: {', '.join(case.name for case in CASES)}", file=sys.stderr)
+        return 2
     different = 0
     with ThreadPoolExecutor(options.at_once) as pool:
         for i, (told, same) in zip(
@@ -88,9 +95,12 @@ def compared(number: int, device: str) -> tuple[str, bool]:
     """What became of a case, and whether it came to the same bits."""
     with tempfile.TemporaryDirectory() as folder:
         child = partial(in_a_process, number, device)
-        whole = child(Path(folder) / "whole", ROUNDS)
-        stopped = child(Path(folder) / "stopped", ROUNDS // 2)
-        resumed = child(Path(folder) / "stopped", ROUNDS)
+        try:
+            whole = child(Path(folder) / "whole", ROUNDS)
+            stopped = child(Path(folder) / "stopped", ROUNDS // 2)
+            resumed = child(Path(folder) / "stopped", ROUNDS)
+        except ChildError as error:
+            return f"failed: {error}", False
     if not stopped.startswith("stopped"):
         return f"was not stopped ({stopped})", False
     same = whole == resumed
@@ -98,12 +108,14 @@ def compared(number: int, device: str) -> tuple[str, bool]:
 
 
 def in_a_process(number: int, device: str, folder: Path, until: int) -> str:
-    """The last line of what a child says."""
+    """The last line of what a child says that did what it was to do."""
     words = [sys.executable, __file__, "--train", str(number), "--device", device]
     words += ["--folder", str(folder), "--until", str(until)]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
-    lines = (ended.stdout if ended.returncode == 0 else ended.stderr).strip().splitlines()
-    return lines[-1] if lines else "nothing"
+    lines = (ended.stderr if ended.returncode else ended.stdout).strip().splitlines()
+    if ended.returncode or not lines:
+        raise ChildError(lines[-1] if lines else "it said nothing")
+    return lines[-1]
 
 
 def trained(case: Case, device: str, folder: Path, until: int) -> str:

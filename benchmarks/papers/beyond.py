@@ -57,7 +57,7 @@ def trained(
     runner = runner_of(method, method)
     assert isinstance(runner, Federated)
     training = runner.check(setup)
-    keeper = policy.rounds(0, f"{what} {method}", what=what)
+    keeper = policy.rounds(0, f"{what} {runner.known_by(setup)}", what=what)
     starts = None if begun is None else [training.begin(begun)]
     (end,) = run_rounds(LaneGroup.of([training]), keeper=keeper, begun=starts)
     return end.progress
