@@ -1,6 +1,7 @@
 """Figures of papers drawn from cells: who gains what by adapting; accuracy along λ.
 
-A table's pictures are of the first seed; a table without cells that have what is drawn has none.
+A table's picture is of each group's first seed; a table without cells that have what is drawn has
+none.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ def file_of(table: Table) -> Path:
 
 def draw(table: Table, done: Done, path: Path) -> bool:
     """Draw what cells of a table have; the result is False, if that is nothing."""
-    seed = table.groups[0].seeds[0]
-    cells = [cell for cell in table.cells() if cell in done and cell.seed == seed]
+    cells = [
+        cell
+        for cell in table.cells()
+        if cell in done and cell.seed == table.group(cell.group).seeds[0]
+    ]
     by_client = [cell for cell in cells if "techniques" in done[cell]["figures"].get("each", {})]
     along = [cell for cell in cells if len(done[cell]["figures"].get("along", {})) > 1]
     if by_client:
@@ -39,7 +43,11 @@ def draw(table: Table, done: Done, path: Path) -> bool:
 def adapted(table: Table, cells: list[Cell], done: Done) -> dict[str, Any]:
     """What :mod:`glocal.report.adaptation` draws; any difference counts, as in the paper."""
     settings = cells[0].settings
-    methods = {table.row(cell.row).label: of_clients(done[cell]["figures"]) for cell in cells}
+    several = len({cell.group for cell in cells}) > 1
+    methods = {}
+    for cell in cells:
+        name = f"{table.group(cell.group).label}: " * several + table.row(cell.row).label
+        methods[name] = of_clients(done[cell]["figures"])
     return {"data": settings, "settings": {"model": "–", **settings}, "methods": methods}
 
 

@@ -62,6 +62,8 @@ class Group:
     """What stands for names in braces in the rows' methods, as in ``fedavg@superfed-{data}``."""
     settings: dict[str, Any] = field(default_factory=dict)
     measure: dict[str, Any] = field(default_factory=dict)
+    quick: dict[str, Any] = field(default_factory=dict)
+    """Settings of ``--quick`` beside the table's."""
     remark: str = ""
 
 
@@ -144,7 +146,7 @@ class Table:
         given = {**self.settings, **group.settings, **row.settings}
         given = {**presets.settings_of([method], given), **given}
         if quick:
-            given |= self.quick
+            given |= {**self.quick, **group.quick}
         if "sampled" in given and "fraction" in given:
             del given["fraction"]
         given = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}

@@ -46,10 +46,10 @@ def rules(device: torch.device, *, thin: bool, large: bool) -> dict[Any, Callabl
                 return large_products.product(a, b)
         return (a.unsqueeze(-1) * b.unsqueeze(1)).sum(2) if as_loop else NotImplemented
 
-    found: dict[Any, Callable[..., Any]] = dict(select_decomp_table())
-    found[torch.ops.aten.bmm.default] = bmm
-    found[torch.ops.aten.unfold_backward.default] = folded
-    return found
+    by_operation: dict[Any, Callable[..., Any]] = dict(select_decomp_table())
+    by_operation[torch.ops.aten.bmm.default] = bmm
+    by_operation[torch.ops.aten.unfold_backward.default] = folded
+    return by_operation
 
 
 def folded(gradient: Tensor, sizes: Sequence[int], dim: int, size: int, step: int) -> Tensor:
