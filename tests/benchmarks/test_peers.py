@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+from peers import cases, harness, loop, ours, table
+from peers.work import Turns, Work, load, load_params
 
-from peers import cases, harness, loop, ours, table  # noqa: E402
-from peers.work import Turns, Work, load, load_params  # noqa: E402
+ROOT = Path(__file__).parents[2]
 
 TINY = cases.Case("tiny", "MLP 4-3-3", "mlp(3)", (4,), 2, 5, 6, 4, classes=3)
 
