@@ -276,4 +276,5 @@ def _before_and_after(runs: Mapping[str, Any]) -> str:
         )
         for off in ("better", "worse")
     ]
-    return f"Better off than alone, before → after: {counts[0]}; worse off: {counts[1]}"
+    between = "; " if len(runs) < 3 else ";\n"  # else a line is longer than the picture
+    return f"Better off than alone, before → after: {counts[0]}{between}worse off: {counts[1]}"
