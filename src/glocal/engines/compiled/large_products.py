@@ -74,7 +74,7 @@ def weights_that_change() -> Iterator[None]:
 
     def call(x: Any, weights: Any, bias: Any, and_then: str, *_: Any) -> Any:
         if bias is not None or and_then != "none":
-            raise NotImplementedError("only products, and nothing after them")
+            raise ValueError("products alone are known here, and nothing after them")
         x, weights = kind.require_contiguous(kind.realize_input(x)), kind.realize_input(weights)
         size = [*x.get_size()[:-1], weights.get_size()[0]]
         layout = ir.FixedLayout(x.get_device(), x.get_dtype(), size)
