@@ -85,6 +85,7 @@ GPU = (
     Case("momentum", "mlp(512, 256, 256, 128)", (784,), 100, 600, 10, momentum=0.9),
     Case("cnn", "cnn", (3, 32, 32), 10, 400, 10),
     Case("ragged", "mlp(200, 200)", (784,), 100, 600, 10),
+    Case("few", "mlp(512, 256, 256, 128)", (784,), 10, 600, 10, momentum=0.9),
 )
 
 
@@ -158,6 +159,14 @@ ON_GPU = {
         (
             (decompositions, "THIN", 0),
             (inductor, "_settings", without("unroll_reductions_threshold")),
+        )
+    ),
+    "updates launched together": Trick(((inductor, "compiled_apart", lambda *_, **__: None),)),
+    "bias and rectifier in the product": Trick(((inductor, "fuse_epilogues", lambda _: 0),)),
+    "both of these": Trick(
+        (
+            (inductor, "compiled_apart", lambda *_, **__: None),
+            (inductor, "fuse_epilogues", lambda _: 0),
         )
     ),
     "programs of fixed shapes": Trick(

@@ -119,6 +119,7 @@ def of_run(cell: Cell, config: Config, fed: Federation, run: glocal.Run) -> Figu
         found["frechet"] = repeat.made.figures["frechet"]
         found["features"] = repeat.made.figures["features"]
         found["own_classifier"] = repeat.made.figures["accuracy"]
+        found["own_classifier_val"] = repeat.made.figures["val_accuracy"]
     if "tuned" in summary:
         found["tuned"] = summary["tuned"]["settings"]
     found["engine"] = repeat.engine

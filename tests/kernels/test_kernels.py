@@ -170,3 +170,36 @@ def test_thin_products(rows: int, terms: int, columns: int, transposed: bool) ->
     exact = a.double() @ (b.mT if transposed else b).double()
     tile = thin_products.Tile(32, 32, 1, 2)
     close(thin_products.launch(a, b, transposed, tile, EXACT), exact)
+
+
+@EXAMPLES
+@given(
+    rows=some.integers(1, 16),
+    columns=some.sampled_from([16, 33, 64]),
+    biases=some.sampled_from([0, 1, 3]),
+    rectified=some.booleans(),
+    masked=some.booleans(),
+)
+def test_epilogues_of_thin_products(
+    rows: int, columns: int, biases: int, rectified: bool, masked: bool
+) -> None:
+    make = torch.Generator().manual_seed(rows)
+    a = torch.randn(3, rows, 20, generator=make)
+    b = torch.randn(3, 20, columns, generator=make)
+    a[1, 0, 0] = torch.nan
+    bias = torch.randn(biases, 1, columns, generator=make) if biases else None
+    mask_of = torch.randn(3, rows, columns, generator=make).relu() if masked else None
+    if mask_of is not None:
+        mask_of[2, 0, 0] = torch.nan
+    exact = a.double() @ b.double()
+    exact = exact if bias is None else exact + bias
+    exact = exact.relu() if rectified else exact
+    exact = exact if mask_of is None else exact.where(~(mask_of <= 0), 0)
+    more: dict[str, Any] = {"bias": bias, "rectified": rectified, "mask_of": mask_of}
+    tile = thin_products.Tile(32, 32, 1, 2)
+    found = thin_products.launch(a, b, False, tile, EXACT, **more)
+    assert torch.equal(found.isnan(), exact.isnan())
+    close(found.nan_to_num(), exact.nan_to_num())
+    plain = thin_products.thin_product(a, b, False, **more)
+    assert torch.equal(plain.isnan(), exact.isnan())
+    close(plain.nan_to_num(), exact.nan_to_num())

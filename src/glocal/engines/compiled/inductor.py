@@ -21,6 +21,7 @@ from torch import Tensor
 
 from glocal.engines.compiled import decompositions, large_products
 from glocal.engines.compiled.cuda_graphs import note
+from glocal.engines.compiled.epilogues import fuse_epilogues
 from glocal.engines.compiled.fused_sgd import fuse_updates
 from glocal.engines.compiled.self_check import (
     rounded,
@@ -29,6 +30,7 @@ from glocal.engines.compiled.self_check import (
     within_rounding,
 )
 from glocal.engines.compiled.shortcuts import shortcuts
+from glocal.engines.compiled.updates_apart import compiled_apart
 
 InPlace = Callable[..., None]
 """Changes some of the tensors it is given."""
@@ -137,17 +139,22 @@ _TRIED_OUT = [False]
 class Tricks(NamedTuple):
     """What a program does that rests on names which another torch may not have."""
 
-    fused: bool
+    fused: bool = False
     """Gradients are added to the weights by the library that multiplies."""
-    large: bool
+    large: bool = False
     """Large products are another library's."""
+    apart: bool = False
+    """What comes after the last product is a program of its own."""
+    epilogue: bool = False
+    """Products of few rows add the bias and apply the rectifier behind them."""
 
 
 def _tricks(device: torch.device) -> list[Tricks]:
     """All of them, then fewer; none at last."""
     if device.type != "cpu":
-        return [Tricks(fused=False, large=False)]
-    fewer = [Tricks(fused=True, large=False), Tricks(fused=False, large=False)]
+        one = [Tricks(apart=True), Tricks(epilogue=True)]
+        return [Tricks(apart=True, epilogue=True), *one, Tricks()]
+    fewer = [Tricks(fused=True), Tricks()]
     return [Tricks(fused=True, large=True), *fewer] if large_products.pays() else fewer
 
 
@@ -248,7 +255,12 @@ def _compiled(
             def inner(lowered: Any, given: Sequence[Any], **options: Any) -> Any:
                 if len(given) != len(shapes):  # it would read what nobody gives it
                     raise RuntimeError("it takes other inputs than it was traced with")
-                compiled.append(compile_fx_inner(lowered, given, **options))
+                if tricks.epilogue:
+                    fuse_epilogues(lowered)
+                program = None
+                if tricks.apart and not convolves and hasattr(config, "combo_kernels"):
+                    program = compiled_apart(compile_fx_inner, lowered, given, **options)
+                compiled.append(program or compile_fx_inner(lowered, given, **options))
                 return compiled[-1]
 
             rules = decompositions.rules(device, thin=not convolves, large=tricks.large)
@@ -306,6 +318,10 @@ READS = 40
 put a gradient that is written out, as a sum over a mini-batch, into memory before it is used."""
 
 
+AT_ONCE = 16
+"""Kernels that are launched as one, at most: a step has two or so for each layer's update."""
+
+
 def _convolves(graph: Any) -> bool:
     """Whether there is a convolution of clients' own kernels in a trace."""
     return any("output_of" in str(node.target) for node in graph.graph.nodes)
@@ -344,6 +360,8 @@ def _settings(
         # Kernels that do not wait for each other are launched as one. Of images in turned layouts
         # this makes one that reads across the grain, and took 16 times as long.
         settings["combo_kernels"] = True
+        if hasattr(config, "combo_kernel_max_num_nodes"):
+            settings["combo_kernel_max_num_nodes"] = AT_ONCE
     if single_thread:  # with this wrapper it lets go of Python while it runs
         settings |= {"cpp.threads": 1, "cpp_wrapper": True, "size_asserts": False}
     if torch.__version__ < "2.7":  # its cache works within torch.compile only

@@ -49,22 +49,53 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     return y
 
 
-@torch.library.custom_op("glocal::thin_product", mutates_args=())
-def thin_product(a: Tensor, b: Tensor, transposed: bool) -> Tensor:
-    """``a @ b``, or ``a @ b.mT``."""
+@torch.library.custom_op(
+    "glocal::thin_product",
+    mutates_args=(),
+    schema="(Tensor a, Tensor b, bool transposed, Tensor? bias=None, bool rectified=False, "
+    "Tensor? mask_of=None) -> Tensor",
+)
+def thin_product(
+    a: Tensor,
+    b: Tensor,
+    transposed: bool,
+    bias: Tensor | None = None,
+    rectified: bool = False,
+    mask_of: Tensor | None = None,
+) -> Tensor:
+    """``a @ b``, or ``a @ b.mT``, and what comes behind it, in this order.
+
+    ``bias`` [clients or 1, 1, columns] is added; if ``rectified``, negative numbers become 0; and
+    so do all where ``mask_of``, of the result's shape, is not above 0.
+    """
     if a.device.type == "cuda":
         with torch.cuda.device(a.device):
-            return launch(a, b, transposed)
-    return a @ (b.transpose(1, 2) if transposed else b)
+            return launch(a, b, transposed, bias=bias, rectified=rectified, mask_of=mask_of)
+    y = a @ (b.transpose(1, 2) if transposed else b)
+    y = y if bias is None else y + bias
+    y = y.relu() if rectified else y
+    return y if mask_of is None else torch.where(mask_of <= 0, 0, y)
 
 
 @thin_product.register_fake
-def _(a: Tensor, b: Tensor, transposed: bool) -> Tensor:
+def _(a: Tensor, b: Tensor, transposed: bool, *_: object) -> Tensor:
     return a.new_empty((*a.shape[:2], b.shape[1 if transposed else 2]))
 
 
+OPERATOR = torch.ops.glocal.thin_product.default
+"""As it stands in a graph."""
+
+
 def launch(
-    a: Tensor, b: Tensor, transposed: bool, tile: Tile | None = None, dot: str = "tf32x3"
+    a: Tensor,
+    b: Tensor,
+    transposed: bool,
+    tile: Tile | None = None,
+    dot: str = "tf32x3",
+    *,
+    bias: Tensor | None = None,
+    rectified: bool = False,
+    mask_of: Tensor | None = None,
 ) -> Tensor:
     """The program on a GPU."""
     from glocal.engines.compiled import thin_kernels
@@ -73,8 +104,12 @@ def launch(
     columns = b.shape[1 if transposed else 2]
     tile = tile or tile_of(clients, columns)
     y = a.new_empty((clients, rows, columns))
+    biased, masked = bias is not None, mask_of is not None
     thin_kernels.thin_product[(-(-columns // tile.columns), clients)](
-        *(a.contiguous(), b.contiguous(), y, rows, terms, columns, transposed),
+        *(a.contiguous(), b.contiguous()),
+        *(y if bias is None else bias.contiguous(), y if mask_of is None else mask_of.contiguous()),
+        *(y, rows, terms, columns, transposed),
+        *(biased, columns if bias is not None and len(bias) > 1 else 0, rectified, masked),
         *(dot, max(16, 1 << (rows - 1).bit_length()), tile.columns, tile.terms),
         num_warps=tile.warps,
         num_stages=tile.stages,
