@@ -55,6 +55,7 @@ from glocal.studies import bench
 from glocal.studies.bench import Case
 from glocal.training.loop import Training
 from glocal.training.sampling import Fixed
+from quiet import quiet
 
 TOLERANCE = 1e-3
 
@@ -218,7 +219,11 @@ def settings(case: Case, device: str) -> list[tuple[str, Callable[[], Any], dict
 
 
 def measure(
-    case: Case, device: torch.device, turns: int, only: list[str] | None = None
+    case: Case,
+    device: torch.device,
+    turns: int,
+    only: list[str] | None = None,
+    beside: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
     module = models.build(case.model, input_shape=case.input_shape, classes=case.classes)
     task = Task(module.to(device))
@@ -259,7 +264,8 @@ def measure(
         evaluations["on"] = evaluating(case, task, fed, build())
         for what, measured in ((engine, rounds), ("evaluation", evaluations)):
             if len(measured) > 1:
-                yield from compare(case, what, measured, tricks, turns, device, first)
+                with quiet(beside):
+                    yield from compare(case, what, measured, tricks, turns, device, first)
 
 
 def evaluating(case: Case, task: Task, fed: Any, engine: Any) -> Callable[[], Any]:
@@ -342,6 +348,9 @@ def main() -> None:
     parser.add_argument("--tricks", nargs="+", help="names of the tricks, of all there are")
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--beside", type=Path, metavar="DIR", help="of process groups to stop meanwhile (quiet.py)"
+    )
     parser.add_argument("--report", nargs="+", type=Path, help="print the table of these files")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -354,7 +363,7 @@ def main() -> None:
         device = torch.device(options.device)
         for case in GPU if device.type == "cuda" else CPU:
             if not options.cases or case.name in options.cases:
-                rows += measure(case, device, options.turns, options.tricks)
+                rows += measure(case, device, options.turns, options.tricks, options.beside)
                 if options.json:
                     card = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
                     about = {"device": card, "torch": torch.__version__, "cores": os.cpu_count()}

@@ -3,7 +3,8 @@
 python benchmarks/gpu.py --json out.json            all cases, medians of 5 interleaved rounds
 python benchmarks/gpu.py --only mlp-10 --repeats 3
 python benchmarks/gpu.py --only mlp-100 --profile   and where the compiled round's time goes
-python benchmarks/gpu.py --side-by-side             compile all cases at once, then time one by one
+python benchmarks/gpu.py --side-by-side             compile all cases at once, and time one by one
+python benchmarks/gpu.py --beside DIR               stop the programs entered there while timing
 
 The *floor* is the time in which the card could move the bytes, or do the arithmetic, that the round
 cannot do without, at the rates measured in the same run. Bytes: in every step each client's weights
@@ -25,15 +26,18 @@ import copy
 import json
 import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from unittest.mock import patch
 
 import torch
@@ -47,6 +51,9 @@ from glocal.nn.losses import cross_entropy
 from glocal.nn.task import Task
 from glocal.studies import bench
 from glocal.studies.bench import Case
+from quiet import enter, quiet
+
+Worker: TypeAlias = "subprocess.Popen[str]"
 
 CASES = (
     Case("mlp-100", "mlp(512, 256, 256, 128)", (784,), 100, 600, 10, momentum=0.9),
@@ -74,6 +81,9 @@ def main() -> None:
     parser.add_argument(
         "--side-by-side", action="store_true", help="compile cases in processes, time them in turns"
     )
+    parser.add_argument(
+        "--beside", type=Path, metavar="DIR", help="of process groups to stop meanwhile (quiet.py)"
+    )
     parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     device = torch.device(options.device)
@@ -83,10 +93,26 @@ def main() -> None:
         return
     if not cases:
         parser.error(f"no case has such a name: {', '.join(case.name for case in CASES)}")
-    workers = [worker(case, options) for case in cases] if options.side_by_side else []
-    for each in workers:
-        said(each, "ready")
-    rates = {"bytes": bandwidth(device), "operations": arithmetic(device)}
+    if options.side_by_side:
+        with tempfile.TemporaryDirectory() as folder:
+            options.beside = options.beside or Path(folder)
+            several = [worker(case, options) for case in cases]
+            try:
+                in_order(cases, device, options, several)
+            finally:
+                for each in several:
+                    with suppress(ProcessLookupError):
+                        os.killpg(each.pid, signal.SIGKILL)
+        return
+    in_order(cases, device, options, [])
+
+
+def in_order(
+    cases: Sequence[Case], device: torch.device, options: Any, workers: Sequence[Worker]
+) -> None:
+    """Measure one case after another, here or by its worker, and tell."""
+    with quiet(options.beside):
+        rates = {"bytes": bandwidth(device), "operations": arithmetic(device)}
     card = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
     print(
         f"{card}, torch {torch.__version__}: {rates['bytes'] / 1e12:.2f} TB/s copied, "
@@ -99,7 +125,8 @@ def main() -> None:
             found = ended(workers[i], rates)
         else:
             prepared = Prepared.of(case, device, options.skip)
-            found = prepared.measured(rates, options.repeats, options.loop_repeats)
+            with quiet(options.beside):
+                found = prepared.measured(rates, options)
         if found is None:
             print(f"{case.name}: failed", flush=True)
             continue
@@ -110,35 +137,33 @@ def main() -> None:
             whole = {**about, **rates, "cases": results}
             options.json.write_text(json.dumps(whole, indent=2) + "\n")
         if options.profile:
-            print("\n".join(profile(case, device)), flush=True)
+            print("\n".join(found["kernels"]), flush=True)
 
 
-def worker(case: Case, options: Any) -> subprocess.Popen[str]:
-    """A process that prepares a case, and waits."""
+def worker(case: Case, options: Any) -> Worker:
+    """A process that prepares a case, and waits; it stands still while others measure."""
     words = [sys.executable, __file__, "--wait", "--only", case.name, "--device", options.device]
     words += ["--repeats", str(options.repeats), "--loop-repeats", str(options.loop_repeats)]
+    words += ["--beside", str(options.beside)]
     words += ["--skip", *options.skip] if options.skip else []
+    words += ["--profile"] if options.profile else []
     few = {"TORCHINDUCTOR_COMPILE_THREADS": "4", **os.environ}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    return subprocess.Popen(words, text=True, env=few, **pipes)
+    begun = subprocess.Popen(words, text=True, env=few, start_new_session=True, **pipes)
+    enter(options.beside, begun.pid)
+    return begun
 
 
 def in_turn(case: Case, device: torch.device, options: Any) -> dict[str, Any]:
     """A worker's half: prepare, wait for the card's rates, measure."""
     prepared = Prepared.of(case, device, options.skip)
-    print("ready", flush=True)
     rates = json.loads(sys.stdin.readline())
-    return prepared.measured(rates, options.repeats, options.loop_repeats)
+    with quiet(options.beside):
+        return prepared.measured(rates, options)
 
 
-def said(process: subprocess.Popen[str], word: str) -> bool:
-    """Whether it says this word, once it has read all that comes before it."""
-    assert process.stdout is not None
-    return any(each.strip() == word for each in iter(process.stdout.readline, ""))
-
-
-def ended(process: subprocess.Popen[str], rates: dict[str, float]) -> dict[str, Any] | None:
-    """What a worker measures when it is its turn; None: it has failed."""
+def ended(process: Worker, rates: dict[str, float]) -> dict[str, Any] | None:
+    """What a worker measures once it is ready; None: it has failed."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -219,17 +244,20 @@ class Prepared:
         }
         return cls(case, task, fed, device, rounds, found)
 
-    def measured(self, rates: dict[str, float], repeats: int, loop_repeats: int) -> dict[str, Any]:
+    def measured(self, rates: dict[str, float], options: Any) -> dict[str, Any]:
         """What was found, and the medians of rounds that take turns."""
+        repeats, loop_repeats = options.repeats, options.loop_repeats
         times: dict[str, list[float]] = {who: [] for who in self.rounds}
         with precision.arithmetic("single"):
             for r in range(max(repeats, loop_repeats)):
                 for who, one in self.rounds.items():
                     if r < (loop_repeats if who == "loop" else repeats):
                         times[who].append(timed(one, self.device))
+            kernels = profile(self.rounds["compiled"], self.device) if options.profile else []
         cuda = self.device.type == "cuda"
         return {
             **self.found,
+            **({"kernels": kernels} if kernels else {}),
             **{f"{who}_ms": 1e3 * statistics.median(each) for who, each in times.items()},
             "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if cuda else 0.0,
             **evaluation_times(self.case, self.task, self.fed, repeats),
@@ -282,16 +310,13 @@ def evaluation_times(case: Case, task: Task, fed: Any, repeats: int) -> dict[str
     return found
 
 
-def profile(case: Case, device: torch.device) -> list[str]:
-    """The kernels that a compiled round spends its time in, in milliseconds."""
+def profile(one: bench.Round, device: torch.device) -> list[str]:
+    """The kernels that a round spends its time in, in milliseconds."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as watched
 
-    module = models.build(case.model, input_shape=case.input_shape, classes=case.classes)
-    task, fed, key = Task(module.to(device)), bench.data(case).to(device), rng.key(1, device)
-    one = engine_round(case, task, fed, key, "compiled")
-    one()
-    with watched(activities=[ProfilerActivity.CUDA]) as seen:
+    kind = ProfilerActivity.CUDA if device.type == "cuda" else ProfilerActivity.CPU
+    with watched(activities=[kind]) as seen:
         timed(one, device)
     longest = sorted(seen.key_averages(), key=lambda e: -e.self_device_time_total)[:15]
     return [
