@@ -1,18 +1,21 @@
 """Runs that were stopped and go on in another process: the same bits as of one nobody stopped?
 
 python benchmarks/resumed.py --device cuda          methods, precisions and models, on a GPU
+python benchmarks/resumed.py --device cuda --fresh  with an empty cache of the compiler each time
 python benchmarks/resumed.py --only "fedavg lenet"  one of them, on a CPU
 
 Each case is trained by itself to the end; then again in one process, which is stopped after half of
 its rounds, and in another, which takes up its checkpoint. What the server ends with and what the
 clients keep are compared, bit by bit. Images and labels are drawn at random: what is learned of
-them is of no interest here.
+them is of no interest here. Where bits differ, it is also told whether two trainings that nobody
+stopped come to the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -55,6 +58,7 @@ CASES = (
     Case("ditto", "cnn", "tf32"),
     Case("fedavg", "resnet10", "tf32", "vectorised"),
     Case("fedcgan", "lenet", "single"),
+    Case("superfed-mm", "mlp(200, 200)", "single"),
 )
 
 
@@ -69,6 +73,9 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--only", nargs="+", default=[""], help="parts of cases' names")
     parser.add_argument("--at-once", type=int, default=1, help="cases in processes side by side")
+    parser.add_argument(
+        "--fresh", action="store_true", help="nothing that is compiled is kept, as elsewhere"
+    )
     parser.add_argument("--train", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--until", type=int, help=argparse.SUPPRESS)
@@ -83,7 +90,9 @@ def main() -> int:
     different = 0
     with ThreadPoolExecutor(options.at_once) as pool:
         for i, (told, same) in zip(
-            chosen, pool.map(partial(compared, device=options.device), chosen), strict=True
+            chosen,
+            pool.map(partial(compared, device=options.device, fresh=options.fresh), chosen),
+            strict=True,
         ):
             different += not same
             print(f"{CASES[i].name}: {told}", flush=True)
@@ -91,27 +100,35 @@ def main() -> int:
     return 1 if different else 0
 
 
-def compared(number: int, device: str) -> tuple[str, bool]:
+def compared(number: int, device: str, fresh: bool) -> tuple[str, bool]:
     """What became of a case, and whether it came to the same bits."""
     with tempfile.TemporaryDirectory() as folder:
-        child = partial(in_a_process, number, device)
+        child = partial(in_a_process, number, device, fresh)
         try:
             whole = child(Path(folder) / "whole", ROUNDS)
             stopped = child(Path(folder) / "stopped", ROUNDS // 2)
+            if not stopped.startswith("stopped"):
+                return f"was not stopped ({stopped})", False
             resumed = child(Path(folder) / "stopped", ROUNDS)
+            if whole == resumed:
+                return f"the same {resumed}", True
+            again = child(Path(folder) / "again", ROUNDS)
         except ChildError as error:
             return f"failed: {error}", False
-    if not stopped.startswith("stopped"):
-        return f"was not stopped ({stopped})", False
-    same = whole == resumed
-    return f"{'the same' if same else f'not the same, {whole} and'} {resumed}", same
+    told = "the same" if again == whole else f"not the same, {again}"
+    return f"not the same, {whole} and {resumed}; again, not stopped: {told}", False
 
 
-def in_a_process(number: int, device: str, folder: Path, until: int) -> str:
+def in_a_process(number: int, device: str, fresh: bool, folder: Path, until: int) -> str:
     """The last line of what a child says that did what it was to do."""
     words = [sys.executable, __file__, "--train", str(number), "--device", device]
     words += ["--folder", str(folder), "--until", str(until)]
-    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as empty:
+        names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR") if fresh else ()
+        caches = {name: f"{empty}/{name}" for name in names}
+        ended = subprocess.run(
+            words, capture_output=True, text=True, check=False, env={**os.environ, **caches}
+        )
     lines = (ended.stderr if ended.returncode else ended.stdout).strip().splitlines()
     if ended.returncode or not lines:
         raise ChildError(lines[-1] if lines else "it said nothing")

@@ -61,7 +61,7 @@ def test_fewer_tricks_where_torch_does_not_know_them(monkeypatch: pytest.MonkeyP
         assert asked == [2, 1, 0][: 3 - most]
     monkeypatch.setattr(large_products, "pays", lambda: False)
     assert [sum(each) for each in inductor._tricks(cpu)] == [1, 0]
-    assert [sum(each) for each in inductor._tricks(torch.device("cuda"))] == [2, 1, 1, 0]
+    assert [sum(each) for each in inductor._tricks(torch.device("cuda"))] == [3, 2, 2, 2, 0]
 
 
 @pytest.mark.skipif(

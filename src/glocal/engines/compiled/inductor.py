@@ -147,13 +147,17 @@ class Tricks(NamedTuple):
     """What comes after the last product is a program of its own."""
     epilogue: bool = False
     """Products of few rows add the bias and apply the rectifier behind them."""
+    untimed: bool = False
+    """How a sum is divided among threads is not what was fastest in a trial: made again where a run
+    is resumed, the trial may end otherwise, and the run at other bits."""
 
 
 def _tricks(device: torch.device) -> list[Tricks]:
     """All of them, then fewer; none at last."""
     if device.type != "cpu":
-        one = [Tricks(apart=True), Tricks(epilogue=True)]
-        return [Tricks(apart=True, epilogue=True), *one, Tricks()]
+        both = Tricks(apart=True, epilogue=True, untimed=True)
+        one = [both._replace(epilogue=False), both._replace(apart=False)]
+        return [both, *one, both._replace(untimed=False), Tricks()]
     fewer = [Tricks(fused=True), Tricks()]
     return [Tricks(fused=True, large=True), *fewer] if large_products.pays() else fewer
 
@@ -245,7 +249,7 @@ def _compiled(
         _inputs_in_memory()
         # The cache by the graph as it is traced does not know of rules; the one behind them does.
         with (
-            config.patch(_settings(config, device, single_thread, convolves)),
+            config.patch(_settings(config, device, single_thread, convolves, tricks.untimed)),
             functorch.patch(enable_autograd_cache=False),
             shortcuts(),
             large_products.weights_that_change() if tricks.large else nullcontext(),
@@ -345,7 +349,11 @@ def _inputs_in_memory() -> None:
 
 
 def _settings(
-    config: Any, device: torch.device, single_thread: bool, convolves: bool
+    config: Any,
+    device: torch.device,
+    single_thread: bool,
+    convolves: bool,
+    untimed: bool = False,
 ) -> dict[str, Any]:
     settings: dict[str, Any] = {"unroll_reductions_threshold": decompositions.THIN + 1}
     if device.type == "cpu":
@@ -362,6 +370,9 @@ def _settings(
         settings["combo_kernels"] = True
         if hasattr(config, "combo_kernel_max_num_nodes"):
             settings["combo_kernel_max_num_nodes"] = AT_ONCE
+    if untimed:
+        wanted = {"deterministic": True, "dynamic_scale_rblock": False}
+        settings |= {name: value for name, value in wanted.items() if hasattr(config, name)}
     if single_thread:  # with this wrapper it lets go of Python while it runs
         settings |= {"cpp.threads": 1, "cpp_wrapper": True, "size_asserts": False}
     if torch.__version__ < "2.7":  # its cache works within torch.compile only
