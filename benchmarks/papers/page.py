@@ -55,16 +55,17 @@ def _totals(
     several: Sequence[Table], done: Mapping[Cell, Mapping[str, Any]], stretched: Mapping[str, float]
 ) -> str:
     """What was run where, and what all the rest would take."""
-    devices: dict[str, list[Mapping[str, Any]]] = {}
-    for found in done.values():
-        devices.setdefault(found["device"], []).append(found)
+    devices: dict[str, list[Cell]] = {}
+    for cell, found in done.items():
+        devices.setdefault(found["device"], []).append(cell)
     lines = []
     for device, cells in sorted(devices.items()):
-        took = ""
-        if "core" not in device:
-            minutes = sum(cell["seconds"] / cell["at_once"] for cell in cells) / 60
-            took = f", {minutes:.0f} minutes of it"
-        lines.append(f"{len(cells)} on {device}{took}")
+        minutes = sum(done[cell]["seconds"] / done[cell]["at_once"] for cell in cells) / 60
+        took = f"{minutes:.0f} minutes of it"
+        if "core" in device:
+            on_gpu = sum(estimates.seconds(cell, stretched) for cell in cells) / 60
+            took = f"{minutes / 60:.1f} hours; estimated at {on_gpu:.0f} minutes of one GPU"
+        lines.append(f"{len(cells)} on {device} ({took})")
     every = [cell for table in several for cell in table.cells()]
     left = [cell for cell in every if cell not in done]
     minutes = sum(estimates.seconds(cell, stretched) for cell in left) / 60

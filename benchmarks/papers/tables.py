@@ -62,8 +62,6 @@ class Group:
     """What stands for names in braces in the rows' methods, as in ``fedavg@superfed-{data}``."""
     settings: dict[str, Any] = field(default_factory=dict)
     measure: dict[str, Any] = field(default_factory=dict)
-    by_row: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Settings of a row in this group alone."""
     quick: dict[str, Any] = field(default_factory=dict)
     """Settings of ``--quick`` beside the table's."""
     remark: str = ""
@@ -145,8 +143,7 @@ class Table:
     def cell(self, group: Group, row: Row, seed: int, *, quick: bool = False) -> Cell:
         """A row of a group with a seed."""
         method = row.method.format_map(group.fill)
-        of_row = {**row.settings, **group.by_row.get(row.name, {})}
-        given = {**self.settings, **group.settings, **of_row}
+        given = {**self.settings, **group.settings, **row.settings}
         given = {**presets.settings_of([method], given), **given}
         if quick:
             given |= {**self.quick, **group.quick}
@@ -200,10 +197,9 @@ def _check(table: Table) -> None:
     """Refuse a file that says something of a row or a column that it does not have."""
     known = [row.name for row in table.rows]
     for group in table.groups:
-        for name in (*group.published, *group.by_row):
+        for name, figures in group.published.items():
             if name not in known:
                 raise ValueError(f"{table.name}, {group.name}: there is no row {name!r}.")
-        for name, figures in group.published.items():
             if len(figures) > len(table.columns):
                 raise ValueError(f"{table.name}, {group.name}, {name}: more figures than columns.")
 
