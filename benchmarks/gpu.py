@@ -51,7 +51,7 @@ from glocal.nn.losses import cross_entropy
 from glocal.nn.task import Task
 from glocal.studies import bench
 from glocal.studies.bench import Case
-from quiet import enter, quiet
+from quiet import enter, quiet, wake
 
 Worker: TypeAlias = "subprocess.Popen[str]"
 
@@ -103,6 +103,7 @@ def main() -> None:
                 for each in several:
                     with suppress(ProcessLookupError):
                         os.killpg(each.pid, signal.SIGKILL)
+                wake(options.beside)  # whom one of them had stopped
         return
     in_order(cases, device, options, [])
 
@@ -129,6 +130,8 @@ def in_order(
                 found = prepared.measured(rates, options)
         if found is None:
             print(f"{case.name}: failed", flush=True)
+            if workers:
+                wake(options.beside)
             continue
         results.append(found)
         print(line(found), flush=True)
@@ -136,7 +139,7 @@ def in_order(
             about = {"card": card, "torch": torch.__version__, "side_by_side": options.side_by_side}
             whole = {**about, **rates, "cases": results}
             options.json.write_text(json.dumps(whole, indent=2) + "\n")
-        if options.profile:
+        if "kernels" in found:
             print("\n".join(found["kernels"]), flush=True)
 
 
@@ -253,7 +256,8 @@ class Prepared:
                 for who, one in self.rounds.items():
                     if r < (loop_repeats if who == "loop" else repeats):
                         times[who].append(timed(one, self.device))
-            kernels = profile(self.rounds["compiled"], self.device) if options.profile else []
+            compiled = self.rounds.get("compiled") if options.profile else None
+            kernels = profile(compiled, self.device) if compiled else []
         cuda = self.device.type == "cuda"
         return {
             **self.found,

@@ -13,13 +13,13 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from glocal.core import locks
 
-SETTLES = 0.2
-"""Seconds until what was launched is done, and the processor's caches are one's own."""
+SETTLES = 1.0
+"""Seconds until the card has done what was launched."""
 
 TURN = 3_600.0
 """Seconds after which nobody waits any longer for the others to have timed."""
@@ -38,17 +38,27 @@ def quiet(folder: Path | None) -> Iterator[None]:
         yield
         return
     with locks.hold(folder, wait=TURN):
-        others = {int(path.name) for path in folder.iterdir() if path.name.isdecimal()}
-        others -= {os.getpgrp()}
         try:
-            _send(others, signal.SIGSTOP)
+            _send(folder, signal.SIGSTOP)
             time.sleep(SETTLES)
             yield
         finally:
-            _send(others, signal.SIGCONT)
+            _send(folder, signal.SIGCONT)
 
 
-def _send(groups: set[int], sent: signal.Signals) -> None:
-    for group in groups:
-        with suppress(ProcessLookupError):  # it has ended
+def wake(folder: Path) -> None:
+    """Let those go on whom somebody stopped who has been killed since; it waits for others."""
+    with locks.hold(folder, wait=TURN):
+        _send(folder, signal.SIGCONT)
+
+
+def _send(folder: Path, sent: signal.Signals) -> None:
+    for path in folder.iterdir():
+        if not path.name.isdecimal() or (group := int(path.name)) < 2 or group == os.getpgrp():
+            continue
+        try:
             os.killpg(group, sent)
+        except ProcessLookupError:  # it has ended, and its number may be another's some day
+            path.unlink(missing_ok=True)
+        except PermissionError:  # it is another's already
+            continue

@@ -51,7 +51,9 @@ def test_methods_with_products_by_another_library(
     monkeypatch.setattr(large_products, "LARGE", 1)
     monkeypatch.setattr(large_products, "LARGE_UPDATE", 1)
     monkeypatch.setattr(compiling, "_MADE", OrderedDict())  # made with other rules
-    monkeypatch.setattr(compiling, "_first_that_works", lambda make, tricks, _: make(tricks[0]))
+    monkeypatch.setattr(
+        compiling, "tricks_of", lambda _: [compiling.Tricks(fused=True, large=True)]
+    )
     check_method(SMALL.get(spec, spec), compiled=True)
     assert capsys.readouterr().err == ""  # nothing went on uncompiled
 

@@ -150,9 +150,18 @@ def mask_of_a_row(a: Tensor, w: Tensor, bias: Tensor, h: Tensor) -> Tensor:
     return torch.where(h[:, :1] <= 0, zero(), thin_product(a, w, True))
 
 
+def in_half(a: Tensor, w: Tensor, bias: Tensor, h: Tensor) -> Tensor:
+    return (bias.bfloat16().unsqueeze(1) + thin_product(a, w, True)).relu()
+
+
+def mask_turned(a: Tensor, w: Tensor, bias: Tensor, h: Tensor) -> Tensor:
+    return torch.where(h.mT.contiguous().mT <= 0, zero(), thin_product(a, w, True))
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        *(in_half, mask_turned),
         *(read_twice, sum_read_twice, gradient_read_twice, of_each_row, of_a_number, scaled),
         *(twice, not_zero, other_threshold, other_comparison, turned, mask_of_a_row),
     ],
@@ -162,6 +171,26 @@ def test_what_does_not_fit_stays(function: Function) -> None:
     assert fuse_epilogues(graph) == 0
     assert products(graph) == [3]
     torch.testing.assert_close(graph(*drawn()), function(*drawn()), equal_nan=True)
+
+
+def test_a_result_that_lies_otherwise_stays() -> None:
+    graph = make_fx(without_bias, tracing_mode="fake")(*drawn())
+    rectifier = next(n for n in graph.graph.nodes if n.target is torch.ops.aten.relu.default)
+    val = rectifier.meta["val"]
+    rectifier.meta["val"] = val.new_empty_strided(val.shape, val.mT.contiguous().mT.stride())
+    assert fuse_epilogues(graph) == 0
+
+
+def test_a_bias_is_what_it_was_for_whoever_reads_it_too() -> None:
+    def step(a: Tensor, w: Tensor, bias: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        scaled = 1 * bias
+        y = (scaled.unsqueeze(1) + thin_product(a, w, True)).relu()
+        bias.copy_(bias + 1)
+        return y, scaled + 0
+
+    graph = make_fx(step, tracing_mode="fake")(*drawn())
+    assert fuse_epilogues(graph) == 1
+    torch.testing.assert_close(graph(*drawn()), step(*drawn()), equal_nan=True)
 
 
 def loss(params: tuple[Tensor, ...], x: Tensor, y: Tensor) -> Tensor:
@@ -209,7 +238,7 @@ def test_steps_compiled_as_for_a_gpu(
     monkeypatch.setattr(decompositions, "rules", lambda _, **which: rules(gpu, **which))
     monkeypatch.setattr(thin_products, "is_thin", lambda a, b: True)
     monkeypatch.setattr(inductor, "_MADE", OrderedDict())  # what another test had made
-    monkeypatch.setattr(inductor, "_tricks", lambda device: [tricks])
+    monkeypatch.setattr(inductor, "tricks_of", lambda device: [tricks])
     monkeypatch.setattr(inductor, "compiled_apart", watched("apart", compiled_apart))
     monkeypatch.setattr(inductor, "fuse_epilogues", watched("epilogue", fuse_epilogues))
     made = inductor.compile_step(step, [*params, x, y], 5)

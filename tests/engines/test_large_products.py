@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -56,12 +57,12 @@ def test_fewer_tricks_where_torch_does_not_know_them(monkeypatch: pytest.MonkeyP
     for most in (2, 1, 0):
         asked.clear()
         assert inductor._first_that_works(
-            lambda tricks, most=most: make(tricks, most), inductor._tricks(cpu), lambda: None
+            lambda tricks, most=most: make(tricks, most), inductor.tricks_of(cpu), lambda: None
         )
         assert asked == [2, 1, 0][: 3 - most]
     monkeypatch.setattr(large_products, "pays", lambda: False)
-    assert [sum(each) for each in inductor._tricks(cpu)] == [1, 0]
-    assert [sum(each) for each in inductor._tricks(torch.device("cuda"))] == [3, 2, 2, 2, 0]
+    assert [sum(each) for each in inductor.tricks_of(cpu)] == [1, 0]
+    assert [sum(each) for each in inductor.tricks_of(torch.device("cuda"))] == [3, 2, 2, 2, 1, 0]
 
 
 @pytest.mark.skipif(
@@ -100,8 +101,8 @@ def test_compiled_steps_call_it(
         torch.zeros(clients, 20, 40),
         torch.randn(clients, 20, 30),
     )
-    # At the first attempt: with all tricks, or not at all.
-    monkeypatch.setattr(inductor, "_first_that_works", lambda make, tricks, _: make(tricks[0]))
+    # With all tricks, or not at all.
+    monkeypatch.setattr(inductor, "tricks_of", lambda _: [inductor.Tricks(fused=True, large=True)])
     made = inductor.compile_step(step, [w, y, x], 2, single_thread=single_thread)
     assert made is not None, capsys.readouterr().err
     assert {tuple(shape) for shape in asked} == {
@@ -113,3 +114,33 @@ def test_compiled_steps_call_it(
     made[0](*ours, x)
     step(*plain, x)
     torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_tricks_that_come_out_wrong_are_done_without(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked, whole = [], inductor._compiled
+
+    def wrong_with_tricks(*given: Any) -> Any:
+        program, unread = whole(*given)
+        asked.append(given[4])
+
+        def off(*tensors: Tensor) -> None:
+            program(*tensors)
+            tensors[0].add_(0 if given[4].is_plain else 1)
+
+        return off, unread
+
+    monkeypatch.setattr(inductor, "_compiled", wrong_with_tricks)
+    monkeypatch.setattr(
+        inductor, "tricks_of", lambda _: [inductor.Tricks(fused=True), inductor.Tricks()]
+    )
+    made = inductor.compile_step(lambda w, x: w.sub_(0.1 * x), [torch.ones(3), torch.ones(3)], 1)
+    assert made is not None
+    assert capsys.readouterr().err == ""
+    assert asked == [inductor.Tricks(fused=True), inductor.Tricks()]
+    w = torch.ones(3)
+    made[0](w, torch.ones(3))
+    torch.testing.assert_close(w, torch.full((3,), 0.9))

@@ -17,6 +17,7 @@ def settings(untimed: bool) -> dict[str, Any]:
     return inductor._settings(config, GPU, False, False, untimed)
 
 
+@pytest.mark.skipif(not hasattr(config, "deterministic"), reason="older torch tries out more")
 def test_sums_are_not_divided_as_a_trial_was_fastest() -> None:
     assert "deterministic" not in settings(False)
     asked = settings(True)
@@ -34,6 +35,6 @@ def test_torch_that_has_no_such_setting() -> None:
 
 
 def test_it_is_given_up_after_what_is_only_fast() -> None:
-    tricks = inductor._tricks(GPU)
+    tricks = inductor.tricks_of(GPU)
     assert tricks[0] == inductor.Tricks(apart=True, epilogue=True, untimed=True)
-    assert [each.untimed for each in tricks] == [True, True, True, False, False]
+    assert [each.untimed for each in tricks] == [True, True, True, False, True, False]

@@ -37,6 +37,17 @@ def step(w: Tensor, m: Tensor, x: Tensor, unread: Tensor) -> tuple[()]:
     return ()
 
 
+def with_chunks(w: Tensor, m: Tensor, x: Tensor, unread: Tensor) -> tuple[()]:
+    half, other = w.chunk(2, 1)
+    y = torch.bmm(x, half.mT).relu()
+    gradient = torch.bmm(y.mT, x)
+    after = w - 0.1 * torch.cat([gradient, gradient], 1)
+    moved = m + 0.5 * half.tile(1, 2, 1) + other.tile(1, 2, 1) * after.square().sum((1, 2), True)
+    w.copy_(after)
+    m.copy_(moved)
+    return ()
+
+
 def traced(function: Callable[..., Any]) -> GraphModule:
     return make_fx(function, tracing_mode="fake")(*drawn())
 
@@ -45,7 +56,8 @@ def targets(graph: GraphModule) -> set[Any]:
     return {node.target for node in graph.graph.nodes}
 
 
-def test_both_halves_do_what_the_step_does() -> None:
+@pytest.mark.parametrize("step", [step, with_chunks])
+def test_both_halves_do_what_the_step_does(step: Callable[..., Any]) -> None:
     halves = divided(traced(step))
     assert halves is not None
     first, second = halves
@@ -60,7 +72,8 @@ def test_both_halves_do_what_the_step_does() -> None:
     assert not torch.equal(parts[0], drawn()[0])
 
 
-def test_nothing_between_the_halves_lies_in_an_input() -> None:
+@pytest.mark.parametrize("step", [step, with_chunks])
+def test_nothing_between_the_halves_lies_in_an_input(step: Callable[..., Any]) -> None:
     """TorchInductor takes each input for memory of its own, and may write to it at any time."""
     halves = divided(traced(step))
     assert halves is not None
@@ -95,6 +108,21 @@ def with_a_result(w: Tensor, m: Tensor, x: Tensor, unread: Tensor) -> Tensor:
 )
 def test_what_cannot_be_divided(function: Callable[..., Any]) -> None:
     assert divided(traced(function)) is None
+
+
+def test_what_is_no_tensor_stays_whole() -> None:
+    graph = traced(step)
+    for product in graph.graph.find_nodes(op="call_function", target=aten.bmm.default):
+        product.meta["val"] = 1
+    assert divided(graph) is None
+
+
+def test_a_graph_that_holds_tensors_stays_whole() -> None:
+    graph = traced(step)
+    graph.register_buffer("held", torch.zeros(()))
+    with graph.graph.inserting_before(next(iter(graph.graph.nodes))):
+        graph.graph.get_attr("held")
+    assert divided(graph) is None
 
 
 def test_the_callers_list_stays_and_all_inputs_are_given() -> None:

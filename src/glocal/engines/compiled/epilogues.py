@@ -103,11 +103,14 @@ def _bias(added: Any, product: Node) -> Node | None:
 
 
 def _without_factor(bias: Node) -> None:
-    """``1 · bias``, as a decomposition has it, would be written to memory for the operator."""
+    """``1 · bias``, as a decomposition has it, would be written to memory for the operator.
+
+    Who else reads it may want what it was before the bias is written to.
+    """
     of: Any = bias
-    while of.target in VIEWS:
+    while of.target in VIEWS and len(of.users) == 1:
         of = of.args[0]
-    scaled = of.target in (aten.mul.Scalar, aten.mul.Tensor)
+    scaled = of.target in (aten.mul.Scalar, aten.mul.Tensor) and len(of.users) == 1
     if scaled and of.args[1] == 1 and _layout(of) == _layout(of.args[0]):
         of.replace_all_uses_with(of.args[0])
         of.graph.erase_node(of)

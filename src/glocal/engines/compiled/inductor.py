@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from glocal.engines.compiled.self_check import (
     within_rounding,
 )
 from glocal.engines.compiled.shortcuts import shortcuts
+from glocal.engines.compiled.tricks import Tricks, tricks_of
 from glocal.engines.compiled.updates_apart import compiled_apart
 
 InPlace = Callable[..., None]
@@ -52,7 +53,6 @@ tokens has 2,500 of them and takes one (docs/measurements/speed.md)."""
 MAX_OPERATIONS = 4_000
 """Operations of a step up to which ``auto`` compiles it: a C++ compiler takes ever longer for
 each, as it makes one function of them."""
-
 
 MAX_MADE = 32
 """Programs that are kept for other trainings."""
@@ -89,7 +89,8 @@ def compile_step(
 
     It changes the first ``changed`` of its inputs. Step and program are compared on copies of
     these, and from where the step leads (what is zero at first may hide an error); if a change
-    comes out differently the program is not used: a wrong one would be worse than a slow one.
+    comes out differently one without tricks is made, and if that is no better, none is used: a
+    wrong program would be worse than a slow one.
     ``single_thread``: one thread runs it, while others may run it at the same time.
     """
 
@@ -112,17 +113,20 @@ def compile_step(
 
     try:
         with _COMPILING, _quiet():
-            program, unread = _first_that_works(
-                lambda tricks: _compiled(
-                    step, inputs, changed, single_thread, tricks, max_operations
-                ),
-                _tricks(inputs[0].device),
-                _instructions_tried_out,
-            )
             first = result(step, inputs[:changed])
             second = result(step, first)
-            if same(program, inputs[:changed], first) and same(program, first, second):
-                return program, unread
+            all_tricks = tricks_of(inputs[0].device)
+            plain = [each for each in all_tricks if each.is_plain]
+            for tricks in filter(None, (all_tricks, plain)):
+                program, unread = _first_that_works(
+                    lambda tricks: _compiled(
+                        step, inputs, changed, single_thread, tricks, max_operations
+                    ),
+                    tricks,
+                    _instructions_tried_out,
+                )
+                if same(program, inputs[:changed], first) and same(program, first, second):
+                    return program, unread
         reason = "what was made of it comes out differently"
     except _TooManyOperationsError:
         return None
@@ -134,32 +138,6 @@ def compile_step(
 
 _TRIED_OUT = [False]
 """Whether what instructions the C++ compiler knows is to be tried out."""
-
-
-class Tricks(NamedTuple):
-    """What a program does that rests on names which another torch may not have."""
-
-    fused: bool = False
-    """Gradients are added to the weights by the library that multiplies."""
-    large: bool = False
-    """Large products are another library's."""
-    apart: bool = False
-    """What comes after the last product is a program of its own."""
-    epilogue: bool = False
-    """Products of few rows add the bias and apply the rectifier behind them."""
-    untimed: bool = False
-    """How a sum is divided among threads is not what was fastest in a trial: made again where a run
-    is resumed, the trial may end otherwise, and the run at other bits."""
-
-
-def _tricks(device: torch.device) -> list[Tricks]:
-    """All of them, then fewer; none at last."""
-    if device.type != "cpu":
-        both = Tricks(apart=True, epilogue=True, untimed=True)
-        one = [both._replace(epilogue=False), both._replace(apart=False)]
-        return [both, *one, both._replace(untimed=False), Tricks()]
-    fewer = [Tricks(fused=True), Tricks()]
-    return [Tricks(fused=True, large=True), *fewer] if large_products.pays() else fewer
 
 
 def _first_that_works(

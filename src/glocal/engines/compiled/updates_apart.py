@@ -8,6 +8,7 @@ stand at its beginning. Launches are what keeps steps of few clients from a card
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,8 +45,7 @@ def compiled_apart(
 
     def in_turn(inputs: list[Tensor]) -> tuple[()]:
         # Each takes a list of its own, and empties it.
-        made = products.current_callable([*inputs])
-        updates.current_callable([*inputs, *made])
+        updates.current_callable([*inputs, *products.current_callable([*inputs])])
         return ()
 
     program: Any = in_turn
@@ -118,8 +118,10 @@ def _of_first(whole: GraphModule, first: set[Node], returned: list[Node]) -> Gra
     return GraphModule(whole, graph)
 
 
-def _is_view(node: Node) -> bool:
+def _is_view(node: Any) -> bool:
     """Whether its result may lie where its input does, which the second half may write to."""
+    if node.target is operator.getitem:  # one of several
+        return _is_view(node.args[0])
     schema = getattr(node.target, "_schema", None)
     returned = schema.returns if schema is not None else ()
     return node.target in VIEWS or any(each.alias_info is not None for each in returned)
