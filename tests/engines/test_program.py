@@ -78,7 +78,7 @@ def test_large_dense_models_are_compiled_or_trained_one_by_one(
         made = engine.round(replace(job, workload=Workload(enough, 6)))
         assert the_same(made)
         assert torch.equal(made[0].loss, alone[0].loss)
-    assert len(tried) == len(compiling._tricks(torch.device("cpu")))  # once each
+    assert len(tried) == len(compiling.tricks_of(torch.device("cpu")))  # once each
     assert "no compiler" in capsys.readouterr().err
 
 
