@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,13 @@ import glocal
 from glocal import federation
 from glocal.core import rng
 from glocal.core.errors import GlocalError
+from glocal.core.interrupts import Stopped
 from glocal.data.federation import Federation
 from glocal.evaluation import synthetic_data
+from glocal.experiment import synthetic
 from glocal.experiment.synthetic import figures
 from glocal.nn.task import Task
+from glocal.training.checkpoint import CheckpointPolicy
 from toys import images, seeded
 
 
@@ -64,6 +68,34 @@ def test_a_run_says_what_was_made_and_keeps_it(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "synthetic.png").read_bytes()[1:4] == b"PNG"
     assert len(run.clients) == len(fed)
     assert "synthetic" not in plain.summary
+
+
+def test_evaluating_what_was_made_has_a_bar_and_can_be_stopped(tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+
+    def evaluating() -> bool:
+        return bool(told) and "evaluating" in told[-1][0]
+
+    def fit(stop: Callable[[], bool], folder: Path) -> glocal.Run:
+        keeping = CheckpointPolicy(folder, stop=stop, note=lambda _: None)
+        settings: dict[str, Any] = {"model": "mlp(4)", "rounds": 2, "baseline": "none"}
+        progress = lambda *line: told.append(line)  # noqa: E731
+        method = "fedevg(spc=2,steps=2)"
+        return glocal.fit(method, pictures(), checkpoints=keeping, progress=progress, **settings)
+
+    with pytest.raises(Stopped):
+        fit(evaluating, tmp_path / "stopped")
+    assert told[-1][0] == "fedevg(spc=2,steps=2), evaluating its synthetic data"
+    at, total = told[-1][1:]
+    assert (at, total) == (1, synthetic_data.STEPS + synthetic.STEPS)
+    told.clear()
+    again = fit(lambda: False, tmp_path / "stopped")
+    assert [n for what, n, _ in told if "evaluating" not in what] == [2]  # all rounds were there
+    done = [n for what, n, _ in told if "evaluating" in what]
+    assert done == sorted(done)
+    assert done[-1] == total
+    whole = fit(lambda: False, tmp_path / "whole")
+    assert again.summary["synthetic"] == whole.summary["synthetic"]
 
 
 def test_words_of_repeats_do_not_mix_the_first_with_a_mean() -> None:

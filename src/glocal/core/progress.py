@@ -5,13 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 Report = Callable[[str, int, int], None]
 """A function of what is going on, how much of it is done, and how much there is."""
 
 
+Tick = Callable[[int, int], None]
+"""A function of how much is done, and how much there is."""
+
+
 def silent(what: str, done: int, total: int) -> None:
     """Report nothing."""
+
+
+NO_TICK: Tick = partial(silent, "")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ says what to expect of a method.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -50,11 +51,13 @@ def train_classifier(
     batch_size: int = 64,
     steps: int = STEPS,
     enough: float = 0.02,
+    tick: Callable[[int], None] = lambda done: None,
 ) -> TrainedClassifier:
     """Train the task's model from a new initialisation on these examples alone.
 
     The optimiser is Adam on mini-batches of ``batch_size``. Training ends when the mean training
     loss of ten passes is below ``enough``, or after ``steps`` mini-batches, at the end of a pass.
+    ``tick`` is told after each of these, and of all ``steps`` at the end, however soon that comes.
     """
     task, opt = task.plain(), adam(lr)
     w = task.init(rng.fold(key, 0))
@@ -72,9 +75,11 @@ def train_classifier(
             w, state = opt.update(grads, state, w, 1.0)
             total += loss * len(rows)
             done += 1
+            tick(min(done, steps))
         losses.append(total / len(x))
         if len(losses) % 10 == 0:
             converged = float(torch.stack(losses[-10:]).mean()) < enough
+    tick(steps)
     return TrainedClassifier(w, done, float(torch.stack(losses[-10:]).mean()), converged)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from glocal.core import tree
 from glocal.core.padding import IGNORED
+from glocal.core.progress import NO_TICK, Tick
 from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
@@ -63,7 +64,7 @@ def adapt_clients(
     public: Public | None = None,
     private: bool = False,
     keep: bool = False,
-    tick: Callable[[int, int], None] = lambda done, total: None,
+    tick: Tick = NO_TICK,
 ) -> Adapted:
     """Adapt by every technique that is wanted, and pick each client's best on validation data.
 

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from glocal.core import tree
+from glocal.core.progress import NO_TICK, Tick
 from glocal.core.types import Params, Tree
 from glocal.data.federation import Federation
 from glocal.engines.base import Engine
@@ -37,7 +38,7 @@ from glocal.evaluation.scores import comparable
 from glocal.experiment.chosen import chosen_by, refitted, scores
 from glocal.experiment.early_stopping import FIGURES, Selected, train
 from glocal.experiment.folds import FOLDS
-from glocal.experiment.local_epochs import OnEpoch, SideClients, Tick, start
+from glocal.experiment.local_epochs import OnEpoch, SideClients, start
 from glocal.methods.local import GRID, LocalTraining
 from glocal.nn.task import Task
 from glocal.training.client_state.placement import Storage
@@ -75,7 +76,7 @@ def train_baselines(
     engine: Engine,
     local: LocalTraining,
     seeds: Sequence[int],
-    tick: Tick = lambda done, total: None,
+    tick: Tick = NO_TICK,
     writer: CheckpointWriter | None = None,
     storage: Storage | None = None,
     *,

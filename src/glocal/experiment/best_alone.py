@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from glocal.core import rng
+from glocal.core.progress import NO_TICK, Tick
 from glocal.data.federation import Federation
 from glocal.data.schema import Schema
 from glocal.evaluation.evaluate import Outcome, Recorder
@@ -74,7 +75,7 @@ def fit_all(
     *,
     tune: bool,
     repeats: int | None = None,
-    tick: Callable[[int, int], None] = lambda done, total: None,
+    tick: Tick = NO_TICK,
     processes: int = 1,
     metric: Chosen = "accuracy",
 ) -> list[Alone]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
+from glocal.core.progress import Tick
 from glocal.core.validation import positive_integers
 from glocal.data.schema import needs_classes
 from glocal.evaluation.communication import published
@@ -237,15 +238,19 @@ class Federated:
         trained = Trained(training, done, choice.picks if choice else None)
         known = choice.scores.to(setup.fed.x.device) if choice else None
         outcome, scores = evaluate_trained(trained, setup.fed, known)
+
+        def told(what: str) -> Tick:
+            title = setup.title(f"{self.name}, {what}")
+
+            def tick(finished: int, of: int) -> None:
+                callbacks.report(title, finished, of)
+                if checkpoints is not None and checkpoints.stop():
+                    raise Stopped  # what was trained is on disk, and this is done again
+
+            return tick
+
         adapted = None
         if config.adapt is not None:
-            what = setup.title(f"{self.name}, adapting")
-
-            def tick(epoch: int, epochs: int) -> None:
-                callbacks.report(what, epoch, epochs)
-                if checkpoints is not None and checkpoints.stop():
-                    raise Stopped  # what was trained is on disk, and adapting is done again
-
             where = (setup.task, setup.fed, setup.engine, techniques(config.adapt))
             adapted = adapt_clients(
                 *where,
@@ -253,7 +258,7 @@ class Federated:
                 setup.seed,
                 public=config.public,
                 private=self.private,
-                tick=tick,
+                tick=told("adapting"),
             )
         states, on_disk = contents(done.clients)
         privacy, public = training.method(done).privacy, training.public_noise
@@ -281,7 +286,7 @@ class Federated:
             if privacy
             else None,
             examples=secret_draws.examples_spent(training, end.progress),
-            made=made(training, done, setup.fed),
+            made=made(training, done, setup.fed, told("evaluating its synthetic data")),
             on_disk=on_disk,
         )
 

@@ -17,9 +17,6 @@ from glocal.engines.lanes import SideBySide
 from glocal.methods.local import LocalTraining
 from glocal.nn.task import Task
 
-Tick = Callable[[int, int], None]
-"""Epochs done and epochs at most, over all blocks of clients."""
-
 OnEpoch = Callable[[int, Tree], None]
 """Epochs done of a block, and its state, from which it can be resumed."""
 

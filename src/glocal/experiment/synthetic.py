@@ -11,6 +11,7 @@ from torch import Tensor
 
 from glocal.core import rng
 from glocal.core.errors import GlocalError
+from glocal.core.progress import NO_TICK, Tick
 from glocal.core.tensor_files import load_tensors, save_tensors
 from glocal.core.types import Params
 from glocal.data.federation import Federation
@@ -44,25 +45,46 @@ class Made:
     figures: dict[str, Any]
 
 
-def made(training: Training, progress: Progress, fed: Federation) -> Made | None:
+def made(
+    training: Training,
+    progress: Progress,
+    fed: Federation,
+    tick: Tick = NO_TICK,
+) -> Made | None:
     """The synthetic data, evaluated on ``fed``; None if the method generates none."""
     draw = training.method(progress).server_half.draw
     if draw is None:
         return None
     x, y = draw(progress.server, training.setting, training.key(MADE, 0))
-    return Made(x, y, figures(training.task, fed, x, y, training.key(MADE, 1)))
+    return Made(x, y, figures(training.task, fed, x, y, training.key(MADE, 1), tick))
 
 
-def figures(task: Task, fed: Federation, x: Tensor, y: Tensor, key: Tensor) -> dict[str, Any]:
+def figures(
+    task: Task,
+    fed: Federation,
+    x: Tensor,
+    y: Tensor,
+    key: Tensor,
+    tick: Tick = NO_TICK,
+) -> dict[str, Any]:
     """A classifier on the examples alone, their distance from test data, what they give away."""
-    learned = synthetic_data.train_classifier(task, x, y, rng.fold(key, 0))
+    first, total = synthetic_data.STEPS, synthetic_data.STEPS + STEPS
+    learned = synthetic_data.train_classifier(
+        task, x, y, rng.fold(key, 0), tick=lambda done: tick(done, total)
+    )
     w = learned.w
     tested, validated = (
         [synthetic_data.accuracy(task, w, *getattr(fed[k], part)) for k in range(len(fed))]
         for part in ("test", "val")
     )
     trained = fed.x[fed.train.rows], fed.y_train[fed.train.rows]
-    real = synthetic_data.train_classifier(task, *trained, rng.fold(key, 1), steps=STEPS).w
+    real = synthetic_data.train_classifier(
+        task,
+        *trained,
+        rng.fold(key, 1),
+        steps=STEPS,
+        tick=lambda done: tick(first + done, total),
+    ).w
     central = getattr(fed, "central", None)
     test = central or (fed.x[fed.test.rows], fed.y[fed.test.rows])
     whose = "the central test set" if central else "all clients' test data"

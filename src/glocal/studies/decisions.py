@@ -28,7 +28,7 @@ from torch import Tensor
 
 from glocal.core import rng
 from glocal.core.errors import GlocalError
-from glocal.core.progress import Report, silent
+from glocal.core.progress import NO_TICK, Report, Tick, silent
 from glocal.core.types import Params, Uplink
 from glocal.data.federation import Federation
 from glocal.experiment import setup as setups
@@ -204,7 +204,7 @@ class _Unsent(dict[str, Tensor]):
 def watch(
     training: Training,
     progress: Progress,
-    tick: Callable[[int, int], None] = lambda done, total: None,
+    tick: Tick = NO_TICK,
 ) -> Seen:
     """Train all rounds that are left and observe them; they come out as they would have."""
     p, F, there, mean = [_standing(training, progress)], [], [], []

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from glocal.core import tree
 from glocal.core.errors import GlocalError, unknown
-from glocal.core.progress import silent
+from glocal.core.progress import NO_TICK, Tick
 from glocal.core.types import Params
 from glocal.data.federation import Federation
 from glocal.data.schema import Schema, numeric_schema
@@ -45,11 +45,6 @@ USES = ("warm-start", "public", "fill-up")
 
 FILL = ("own", "all")
 """Of which classes a client is given examples: of those it trains on, or of all."""
-
-Tick = Callable[[int, int], None]
-"""How much is done and how much there is."""
-
-NO_TICK: Tick = partial(silent, "")
 
 
 @dataclass(frozen=True)
