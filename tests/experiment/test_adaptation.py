@@ -21,12 +21,12 @@ from glocal.experiment.adaptation import (
     distill,
     ewc,
     fine_tune,
-    fisher,
     freeze_base,
     techniques,
 )
 from glocal.experiment.choice import choice
 from glocal.experiment.config import Config
+from glocal.experiment.fisher import fisher
 from glocal.nn.optim import sgd
 from glocal.nn.task import Task
 from glocal.testing import ragged

@@ -9,7 +9,7 @@ import torch
 
 import glocal
 from glocal.evaluation.evaluate import Outcome
-from glocal.experiment.adaptation_report import Adapted
+from glocal.experiment.adapted_clients import Adapted
 from glocal.experiment.choice import choose
 
 

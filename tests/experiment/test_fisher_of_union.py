@@ -15,8 +15,9 @@ from glocal.core import rng, tree
 from glocal.core.errors import GlocalError
 from glocal.core.types import Params
 from glocal.engines import Engine, Sequential, Vectorised
-from glocal.experiment.adaptation import adapt, ewc, fisher, fisher_of_union, techniques
-from glocal.experiment.adaptation_report import adapt_clients
+from glocal.experiment.adaptation import adapt, ewc, techniques
+from glocal.experiment.adapted_clients import adapt_clients
+from glocal.experiment.fisher import fisher, fisher_of_union
 from glocal.nn.task import Task
 from glocal.testing import ragged
 from toys import seeded

@@ -45,6 +45,7 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Five clients of the baseline train together, two adapt, and seven are evaluated."""
     monkeypatch.setattr(baseline, "BLOCK_BYTES", 5 * 3 * 4 * PARAMETERS)
     monkeypatch.setattr("glocal.experiment.adaptation.BLOCK_BYTES", 2 * 5 * 4 * PARAMETERS)
+    monkeypatch.setattr("glocal.experiment.fisher.BLOCK_BYTES", 2 * 5 * 4 * PARAMETERS)
     monkeypatch.setattr("glocal.evaluation.evaluate.CHUNK_BYTES", 7 * 4 * (PARAMETERS + 2 * 3))
     setup._BASELINES.clear()
     yield
@@ -79,6 +80,7 @@ def undisturbed() -> glocal.Run:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(baseline, "BLOCK_BYTES", 5 * 3 * 4 * PARAMETERS)
         patch.setattr("glocal.experiment.adaptation.BLOCK_BYTES", 2 * 5 * 4 * PARAMETERS)
+        patch.setattr("glocal.experiment.fisher.BLOCK_BYTES", 2 * 5 * 4 * PARAMETERS)
         return glocal.fit("ditto", fed(), **GIVEN, states="device")
 
 
@@ -101,8 +103,8 @@ def test_a_client_of_the_baseline_has_its_model_on_disk() -> None:
 
 
 def test_blocks_change_nothing(undisturbed: glocal.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("experiment.baseline.BLOCK_BYTES", "experiment.adaptation.BLOCK_BYTES"):
-        monkeypatch.setattr(f"glocal.{module}", 1 << 30)
+    for module in ("baseline", "adaptation", "fisher"):
+        monkeypatch.setattr(f"glocal.experiment.{module}.BLOCK_BYTES", 1 << 30)
     monkeypatch.setattr("glocal.evaluation.evaluate.CHUNK_BYTES", 1 << 30)
     run = glocal.fit("ditto", fed(), **GIVEN)
     assert run.clients["accuracy"] == undisturbed.clients["accuracy"]

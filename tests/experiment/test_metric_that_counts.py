@@ -18,7 +18,7 @@ from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.measures import named
 from glocal.evaluation.scores import Scores
 from glocal.experiment import classifiers, setup, tuning
-from glocal.experiment.adaptation_report import Adapted
+from glocal.experiment.adapted_clients import Adapted
 from glocal.experiment.best_alone import Alone, best_of, fit_all
 from glocal.experiment.choice import choose
 from glocal.experiment.classifiers import best_fit

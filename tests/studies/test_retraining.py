@@ -13,7 +13,8 @@ from glocal.core import tree
 from glocal.core.errors import GlocalError
 from glocal.evaluation.evaluate import Outcome
 from glocal.experiment.adaptation import adapt, techniques
-from glocal.experiment.adaptation_report import adapt_clients, complexity
+from glocal.experiment.adaptation_report import complexity
+from glocal.experiment.adapted_clients import adapt_clients
 from glocal.experiment.fit import fit
 from glocal.experiment.repeat import evaluate_trained
 from glocal.experiment.run import Run

@@ -25,7 +25,7 @@ from glocal.data.federation import federation
 from glocal.evaluation.evaluate import Outcome
 from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import distill, ewc
-from glocal.experiment.adaptation_report import adapt_clients
+from glocal.experiment.adapted_clients import adapt_clients
 from glocal.experiment.config import Config
 from glocal.experiment.runner import runner_of
 from glocal.experiment.setup import Setup

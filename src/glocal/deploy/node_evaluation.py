@@ -21,7 +21,8 @@ from glocal.evaluation.evaluate import outcomes, pick
 from glocal.evaluation.summary import client_table, summarise
 from glocal.evaluation.trials import Trial
 from glocal.experiment.adaptation import techniques
-from glocal.experiment.adaptation_report import adapt_clients, add_adapted
+from glocal.experiment.adaptation_report import add_adapted
+from glocal.experiment.adapted_clients import adapt_clients
 from glocal.experiment.result_files import slug
 from glocal.experiment.run import described, without_baseline
 from glocal.experiment.runner import baseline_of, run_seed

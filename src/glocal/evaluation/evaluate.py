@@ -7,7 +7,7 @@ is only ever looked at through the model already chosen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -72,8 +72,8 @@ def metric_names(classes: int) -> list[str]:
 class Recorder:
     """The metrics of one client after another, and what its test examples contribute."""
 
-    def __init__(self, fed: Federation, measure: Measure) -> None:
-        self.fed, self.measure = fed, measure
+    def __init__(self, fed: Federation, measure: Measure, clients: Tensor) -> None:
+        self.fed, self.measure, self.clients = fed, measure, clients
         self.metrics: dict[str, list[float]] = {name: [] for name in metric_names(fed.classes)}
         self.metrics.setdefault(measure.name, [])
         self.own: list[Tensor] = []
@@ -96,14 +96,15 @@ class Recorder:
         self.own.append(metrics.correct(output, y) if target.classes else self.values[-1])
 
     def outcome(self, pool: Tensor | None, chosen: list[str]) -> Outcome:
-        """Of all clients."""
+        """Of all clients that were to be added."""
         measure = self.measure
-        about = (measure.name, self.values or None, measure.lower, constants(self.fed, measure))
+        constant = constants(self.fed, measure, self.clients)
+        about = (measure.name, self.values or None, measure.lower, constant)
         return Outcome(self.metrics, self.own, pool, chosen, *about)
 
 
 @one_thread()
-def constants(fed: Federation, measure: Measure) -> list[float]:
+def constants(fed: Federation, measure: Measure, clients: Tensor) -> list[float]:
     """The metric, for each client, of what it would predict without looking at the features.
 
     Of classes, the shares that they have in its training data; of numbers the median there, or the
@@ -111,7 +112,7 @@ def constants(fed: Federation, measure: Measure) -> list[float]:
     """
     found, y, target = [], fed.y.cpu(), fed.target
     y_train = fed.y_train.cpu()
-    for k in range(len(fed)):
+    for k in clients.tolist():
         train, test = y_train[fed.train.of(k).cpu()], y[fed.test.of(k).cpu()]
         if target.classes:
             counts = torch.bincount(train[train != IGNORED], minlength=fed.classes).double()
@@ -142,42 +143,67 @@ def outcomes(
     measured by is the task's.
     """
     everyone = torch.arange(len(fed), device=fed.x.device)
-    pooled = fed.test.rows.unsqueeze(0)
-    recorder = Recorder(fed, of_task(task))
-    pools: list[Tensor] = []
-    chosen: list[str] = []
-
     if one_for_all and (only := _only(models(everyone[:1]))):
-        name, model = only
-        start = fed.test.start.tolist()
-        for ids in torch.split(everyone, at_once(task, fed)):
-            first, last = start[int(ids[0])], start[int(ids[-1]) + 1]
-            rows = fed.test.rows[first:last]
-            found = engine.evaluate(task.example_logits, model, fed.x, fed.y, rows.unsqueeze(0))
-            logits, y = found["logits"][0].cpu(), fed.y[rows].cpu()
-            for k in ids.tolist():
-                part = slice(start[k] - first, start[k + 1] - first)
-                recorder.add(logits[part], y[part])
-            if pool:
-                pools.append(metrics.correct(logits, y).to(torch.float32))
-        everywhere = torch.cat(pools).expand(len(fed), -1) if pool else None
-        return recorder.outcome(everywhere, [name] * len(fed))
+        return _of_one_model(task, fed, engine, *only, pool=pool)
+    blocks = torch.split(everyone, min(at_once(task, fed), at_most or len(fed)))
+    return together([block_outcome(task, fed, engine, models, ids, pool=pool) for ids in blocks])
 
-    for ids in torch.split(everyone, min(at_once(task, fed), at_most or len(fed))):
-        model, names = pick(task, fed, engine, models(ids), ids)
-        chosen += names
-        rows, real = padded_rows(fed.test, ids)
-        some = task.of_clients(ids)
-        logits = engine.evaluate(some.example_logits, model, fed.x, fed.y, rows)["logits"].cpu()
-        y, counted = fed.y[rows].cpu(), real.cpu()
-        for i in range(len(ids)):
-            recorder.add(logits[i][counted[i]], y[i][counted[i]])
+
+def _of_one_model(
+    task: Task, fed: Federation, engine: Engine, name: str, model: Params, *, pool: bool
+) -> Outcome:
+    """Of all clients, which have the same model."""
+    everyone = torch.arange(len(fed), device=fed.x.device)
+    recorder, pools = Recorder(fed, of_task(task), everyone), []
+    start = fed.test.start.tolist()
+    for ids in torch.split(everyone, at_once(task, fed)):
+        first, last = start[int(ids[0])], start[int(ids[-1]) + 1]
+        rows = fed.test.rows[first:last]
+        found = engine.evaluate(task.example_logits, model, fed.x, fed.y, rows.unsqueeze(0))
+        logits, y = found["logits"][0].cpu(), fed.y[rows].cpu()
+        for k in ids.tolist():
+            part = slice(start[k] - first, start[k + 1] - first)
+            recorder.add(logits[part], y[part])
         if pool:
-            shared = pooled.expand(len(ids), -1)
-            pools.append(
-                engine.evaluate(some.example_metrics, model, fed.x, fed.y, shared)["correct"].cpu()
-            )
-    return recorder.outcome(torch.cat(pools) if pool else None, chosen)
+            pools.append(metrics.correct(logits, y).to(torch.float32))
+    everywhere = torch.cat(pools).expand(len(fed), -1) if pool else None
+    return recorder.outcome(everywhere, [name] * len(fed))
+
+
+def block_outcome(
+    task: Task, fed: Federation, engine: Engine, models: Models, ids: Tensor, *, pool: bool
+) -> Outcome:
+    """Of some clients, whose models are looked at together."""
+    recorder = Recorder(fed, of_task(task), ids)
+    model, chosen = pick(task, fed, engine, models(ids), ids)
+    rows, real = padded_rows(fed.test, ids)
+    some = task.of_clients(ids)
+    logits = engine.evaluate(some.example_logits, model, fed.x, fed.y, rows)["logits"].cpu()
+    y, counted = fed.y[rows].cpu(), real.cpu()
+    for i in range(len(ids)):
+        recorder.add(logits[i][counted[i]], y[i][counted[i]])
+    everywhere = None
+    if pool:
+        shared = fed.test.rows.expand(len(ids), -1)
+        found = engine.evaluate(some.example_metrics, model, fed.x, fed.y, shared)
+        everywhere = found["correct"].cpu()
+    return recorder.outcome(everywhere, chosen)
+
+
+def together(parts: Sequence[Outcome]) -> Outcome:
+    """The outcomes of blocks of clients as one."""
+    pools = [part.pool for part in parts if part.pool is not None]
+    return replace(
+        parts[0],
+        metrics={
+            name: [x for part in parts for x in part.metrics[name]] for name in parts[0].metrics
+        },
+        own=[x for part in parts for x in part.own],
+        pool=torch.cat(pools) if pools else None,
+        chosen=[name for part in parts for name in part.chosen],
+        values=[x for part in parts for x in part.values or ()] or None,
+        constant=[x for part in parts for x in part.constant],
+    )
 
 
 def pick(

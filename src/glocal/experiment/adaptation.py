@@ -33,7 +33,6 @@ from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor
-from torch.func import grad, vmap
 
 from glocal.core import rng, tree
 from glocal.core.errors import GlocalError, shown, unknown
@@ -42,12 +41,13 @@ from glocal.core.spec import Call, parse_call, split_plus
 from glocal.core.types import Batch, Carry, Downlink, Params, Tree
 from glocal.core.validation import build, not_negative, positive
 from glocal.data.federation import Federation
-from glocal.engines.base import EVAL_BATCH, Engine, padded_rows
+from glocal.engines.base import Engine
 from glocal.evaluation.evaluate import scored
 from glocal.evaluation.scores import comparable
 from glocal.experiment.baseline import BLOCK_BYTES
 from glocal.experiment.early_stopping import Best, Selected, train
-from glocal.experiment.local_epochs import Keys
+from glocal.experiment.fisher import Public, fisher, fisher_of_union
+from glocal.experiment.local_epochs import Keys, OnEpoch
 from glocal.methods import selector
 from glocal.methods.local import GRID, LocalTraining
 from glocal.nn.optim import sgd
@@ -55,9 +55,6 @@ from glocal.nn.task import Task, label_weights, weighted_mean
 from glocal.slots.client import Candidates, Objective, Phase, check_counts, plain_loss
 from glocal.slots.sharing import Selector, everything
 from glocal.slots.sharing import last as last_layers
-
-Public = tuple[Tensor, Tensor]
-"""Inputs and labels that are nobody's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,13 +261,15 @@ def adapt(
     *,
     public: Public | None = None,
     union: Params | None = None,
-    tick: Callable[[int], None] = lambda epoch: None,
+    on_epoch: OnEpoch = lambda epoch, state: None,
+    resumed: Tree | None = None,
 ) -> Selected[Params]:
     """The clients ``ids`` (all of them by default) adapt the models they were given, at once.
 
     ``given`` is stacked in the order of ``ids``. ``union`` is the Fisher information of all
     participants' data (:func:`fisher_of_union`); where it is not given, that of the ``ids``. Of a
-    client that stays with its model, the epoch is 0.
+    client that stays with its model, the epoch is 0. ``on_epoch`` is called with the epochs done
+    and all that they left, which ``resumed`` takes.
     """
     technique.check(task, public)
     device = fed.x.device
@@ -278,32 +277,16 @@ def adapt(
     rates = torch.tensor(technique.rates, device=device)
     runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
 
-    def for_runs(stacked: Params) -> Params:
-        return tree.map(lambda x: x.repeat_interleave(len(rates), 0), stacked)
-
-    start = for_runs(given)
-    moved = technique.moves.pick(task.names)
-    moving = {k: start[k] for k in task.names if k in moved}
-    state: Tree = {
-        "w": start,
-        "opt": tree.stack([technique.opt.init(tree.row(moving, i)) for i in range(len(runs))]),
-        "g": start,
-        "lr": rates.repeat(len(ids)),
-    }
-    if technique.lam is not None:
-        if technique.of_union:
-            of_all = union or fisher_of_union(task, fed, engine, lambda _: given, ids)
-            found = tree.map(lambda f: f.expand(len(ids), *f.shape), of_all)
-        else:
-            found = fisher(task, fed, engine, given, ids, public if technique.public else None)
-        state["f"] = for_runs(found)
+    start = tree.map(lambda x: x.repeat_interleave(len(rates), 0), given)
+    if resumed:
+        state: Tree = resumed["state"]
+    else:
+        state = _begun(task, fed, engine, technique, start, rates, ids, public, union)
     best = Best.of(task, start, runs, fed)
     at_first = scored(task, fed, engine, start, fed.val, runs)
     best.offer(torch.arange(len(runs), device=device), start, at_first, 0)
-    root = rng.fold(rng.key(seed, device), 0xADA7)
-    told = lambda epoch, _: tick(epoch)  # noqa: E731
-    train(task, fed, engine, technique, state, runs, Keys(root), told, best)
-    tick(technique.max_epochs)
+    keys = Keys(rng.fold(rng.key(seed, device), 0xADA7))
+    train(task, fed, engine, technique, state, runs, keys, on_epoch, best, resumed)
     won = best.by_client(ids, rates, fed)
     # The last epoch within a standard error may be worse than the start: then the client stays.
     had, cost = at_first.value[:: len(rates)], at_first.loss[:: len(rates)]
@@ -319,78 +302,38 @@ def adapt(
     )
 
 
+def _begun(
+    task: Task,
+    fed: Federation,
+    engine: Engine,
+    technique: Technique,
+    start: Params,
+    rates: Tensor,
+    ids: Tensor,
+    public: Public | None,
+    union: Params | None,
+) -> Tree:
+    """What every run begins with; a run is one client at one rate, and they are side by side."""
+    moved = technique.moves.pick(task.names)
+    moving = {k: start[k] for k in task.names if k in moved}
+    runs = len(ids) * len(rates)
+    state: Tree = {
+        "w": start,
+        "opt": tree.stack([technique.opt.init(tree.row(moving, i)) for i in range(runs)]),
+        "g": start,
+        "lr": rates.repeat(len(ids)),
+    }
+    if technique.lam is not None:
+        given = tree.map(lambda x: x[:: len(rates)], start)
+        if technique.of_union:
+            of_all = union or fisher_of_union(task, fed, engine, lambda _: given, ids)
+            found = tree.map(lambda f: f.expand(len(ids), *f.shape), of_all)
+        else:
+            found = fisher(task, fed, engine, given, ids, public if technique.public else None)
+        state["f"] = tree.map(lambda x: x.repeat_interleave(len(rates), 0), found)
+    return state
+
+
 def at_once(task: Task, technique: Technique) -> int:
     """Clients that adapt together."""
     return max(1, BLOCK_BYTES // (4 * task.size * len(technique.rates) * 5))
-
-
-def fisher(
-    task: Task,
-    fed: Federation,
-    engine: Engine,
-    models: Params,
-    ids: Tensor,
-    public: Public | None = None,
-) -> Params:
-    """``F_j``, the mean over examples of ``(∂ log p(y|x) / ∂θ_j)²``, of the models of ``ids``.
-
-    On each client's own training data, or on public data. The gradient is squared for each example
-    by itself: that of a batch's mean, squared, is another and smaller thing.
-    """
-
-    def squares(params: Params, x: Tensor, y: Tensor, real: Tensor) -> Params:
-        def one(params: Params, x: Tensor, y: Tensor) -> Tensor:
-            return task.losses(task.predict(params, x.unsqueeze(0)), y.unsqueeze(0)).sum()
-
-        each = vmap(grad(one), in_dims=(None, 0, 0))(params, x, y)
-        return tree.map(lambda g: torch.tensordot(real, g.square(), dims=1), each)
-
-    clients = len(ids)
-    if public is None:
-        rows, real = padded_rows(fed.train, ids)
-        x, y = fed.x, fed.y_train
-    else:
-        x, y = torch.as_tensor(public[0]).to(fed.x), torch.as_tensor(public[1]).to(fed.y)
-        rows = torch.arange(len(x), device=x.device).expand(clients, -1)
-        real = torch.ones_like(rows, dtype=torch.bool)
-    weight = real.to(torch.float32)
-    together = engine.name != "sequential"
-    size = max(
-        1, (EVAL_BATCH * 10_000) // (tree.count(models) if together else tree.count(task.params))
-    )
-    total = tree.zeros(models)
-    for piece in torch.split(torch.arange(rows.shape[1]), min(size, EVAL_BATCH)):
-        r, w = rows[:, piece], weight[:, piece]
-        if together:
-            found = vmap(squares)(models, x[r], y[r], w)
-        else:
-            found = tree.stack(
-                [squares(tree.row(models, i), x[r[i]], y[r[i]], w[i]) for i in range(clients)]
-            )
-        total = tree.add(total, found)
-    n = weight.sum(1)
-    return tree.map(lambda t: t / n.view(-1, *(1,) * (t.dim() - 1)), total)
-
-
-def fisher_of_union(
-    task: Task,
-    fed: Federation,
-    engine: Engine,
-    given: Callable[[Tensor], Params],
-    *blocks: Tensor,
-) -> Params:
-    """``Σ_i n_i F_i / Σ_i n_i``: the mean over the training examples of all, each at its own G.
-
-    ``given`` has the models of each block of clients, stacked; of everybody, without blocks.
-    """
-    if not blocks:
-        size = max(1, BLOCK_BYTES // (4 * tree.count(task.params) * 5))
-        blocks = torch.split(torch.arange(len(fed), device=fed.x.device), size)
-    n = fed.train.counts().to(fed.x.device, torch.float32)
-    total = sum(float(n[ids].sum()) for ids in blocks)
-    parts = []
-    for ids in blocks:
-        own = fisher(task, fed, engine, given(ids), ids)
-        p = n[ids] / total
-        parts.append(tree.map(lambda f, p=p: torch.tensordot(p.to(f), f, dims=1), own))
-    return tree.map(lambda f: f.sum(0), tree.stack(parts))

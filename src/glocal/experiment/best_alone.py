@@ -28,7 +28,7 @@ from glocal.evaluation.evaluate import Outcome, Recorder
 from glocal.evaluation.measures import Chosen, measure
 from glocal.evaluation.trials import pool_is_valid
 from glocal.experiment import families
-from glocal.experiment.adaptation_report import compose
+from glocal.experiment.adapted_clients import compose
 from glocal.experiment.client_fits import Data, Found, Task, solve_all
 from glocal.experiment.folds import folds_of, learnable
 
@@ -123,7 +123,8 @@ def _data(fed: Federation, flat: dict[int, Any], metric: Chosen) -> Data:
 
 def _gathered(fed: Federation, found: Sequence[Found], metric: Chosen) -> Alone:
     """All clients of a repeat."""
-    recorder = Recorder(fed, measure(metric, fed.target))
+    everyone = torch.arange(len(fed))
+    recorder = Recorder(fed, measure(metric, fed.target), everyone)
     for k, client in enumerate(found):
         recorder.add(torch.from_numpy(client.logits), fed.y[fed.test.of(k)].cpu())
     right = [client.pool for client in found if client.pool is not None]

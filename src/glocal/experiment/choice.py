@@ -21,7 +21,7 @@ from glocal.data.federation import Federation
 from glocal.evaluation.evaluate import Outcome
 from glocal.evaluation.summary import client_table, summarise
 from glocal.evaluation.trials import Trial
-from glocal.experiment.adaptation_report import Adapted, compose
+from glocal.experiment.adapted_clients import Adapted, compose
 from glocal.experiment.best_runner import TITLE
 from glocal.experiment.config import Config
 from glocal.experiment.early_stopping import standard_error

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from glocal.core.errors import GlocalError
@@ -19,7 +20,7 @@ from glocal.evaluation.measures import of_task
 from glocal.experiment import ensemble, tuning, unequal
 from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import techniques
-from glocal.experiment.adaptation_report import adapt_clients
+from glocal.experiment.adapted_clients import adapt_clients
 from glocal.experiment.callbacks import Callbacks, Line
 from glocal.experiment.config import Config
 from glocal.experiment.fingerprint import digest
@@ -249,16 +250,20 @@ class Federated:
 
             return tick
 
-        adapted = None
+        adapted, keeper = None, None
         if config.adapt is not None:
             where = (setup.task, setup.fed, setup.engine, techniques(config.adapt))
+            if checkpoints is not None:
+                of = f"{self.known_by(setup)} adapted {digest(config.adapt, config.public)}"
+                keeper = checkpoints.adaptation(setup.repeat, of)
             adapted = adapt_clients(
                 *where,
                 trained.models,
                 setup.seed,
                 public=config.public,
                 private=self.private,
-                tick=told("adapting"),
+                tick=partial(callbacks.report, setup.title(f"{self.name}, adapting")),
+                writer=keeper,
             )
         states, on_disk = contents(done.clients)
         privacy, public = training.method(done).privacy, training.public_noise

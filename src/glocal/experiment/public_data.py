@@ -14,7 +14,7 @@ from glocal.core.errors import GlocalError, shown
 from glocal.core.progress import note
 from glocal.data.federation import Federation
 from glocal.data.suggested_groups import keys
-from glocal.experiment.adaptation import Public
+from glocal.experiment.fisher import Public
 from glocal.experiment.synthetic import examples_like
 
 CHANCE = 2.0

@@ -16,7 +16,7 @@ from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Models, Outcome, at_once, outcomes, pick, validated
 from glocal.evaluation.scores import Scores
 from glocal.evaluation.trials import pool_is_valid
-from glocal.experiment.adaptation_report import Adapted
+from glocal.experiment.adapted_clients import Adapted
 from glocal.experiment.attack_report import Struck
 from glocal.experiment.setup import Setup
 from glocal.experiment.synthetic import Made

@@ -13,10 +13,11 @@ from glocal.core.progress import Report, silent
 from glocal.data.schema import needs_classes
 from glocal.evaluation.summary import against, client_table, summarise
 from glocal.evaluation.trials import Trial
-from glocal.experiment.adaptation import Public, techniques
-from glocal.experiment.adaptation_report import adapt_clients
+from glocal.experiment.adaptation import techniques
+from glocal.experiment.adapted_clients import adapt_clients
 from glocal.experiment.best_runner import AloneRepeats
 from glocal.experiment.choice import CHOICE, choice
+from glocal.experiment.fisher import Public
 from glocal.experiment.public_data import check_public
 from glocal.experiment.repeat import Repeat, evaluate_trained, struck
 from glocal.experiment.result_files import result

@@ -30,7 +30,7 @@ from glocal.evaluation.summary import client_table
 from glocal.evaluation.synthetic_data import train_classifier
 from glocal.evaluation.trials import Trial
 from glocal.experiment.adaptation import Technique, distill, ewc
-from glocal.experiment.adaptation_report import adapt_clients, compose
+from glocal.experiment.adapted_clients import adapt_clients, compose
 from glocal.experiment.repeat import Trained, evaluate_trained
 from glocal.experiment.setup import Setup, measured
 from glocal.methods.local import LocalTraining

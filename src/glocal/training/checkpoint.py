@@ -1,11 +1,10 @@
-"""Checkpoints: the rounds of a method and the epochs of the local baseline, to resume from.
+"""Checkpoints, to resume from: a method's rounds, epochs of the local baseline and of adaptation.
 
 Everything that a training is made of between two rounds is its
 :class:`~glocal.training.run_state.Progress` (the server's state with its optimiser, weighting,
 memory and privacy count, all clients' states, what was communicated, the history, and with privacy
 the secret key); all that is drawn is drawn from the seed or that key, the round and the client. So
-a checkpoint is a Progress, and what comes after the last round (evaluation, adaptation) is done
-again.
+a checkpoint is a Progress, and evaluation after the last round is done again.
 """
 
 from __future__ import annotations
@@ -89,13 +88,22 @@ class CheckpointPolicy:
 
     def epochs(self, repeat: int, of: str) -> CheckpointWriter:
         """The writer for the local baseline's ``repeat``-th repeat, whatever else is trained."""
-        digest = hashlib.sha256(of.encode()).hexdigest()[:12]
-        return self._writer((self.baseline or self.folder) / f"alone-{repeat + 1}-{digest}", of)
+        folder = self.baseline or self.folder
+        return self._writer(folder / f"alone-{repeat + 1}-{_short(of)}", of)
+
+    def adaptation(self, repeat: int, of: str) -> CheckpointWriter:
+        """The writer for the ``repeat``-th repeat's clients, who adapt what they were given."""
+        return self._writer(self.folder / f"adapted-{repeat + 1}-{_short(of)}", of)
 
     def _writer(self, folder: Path, of: str) -> CheckpointWriter:
         return CheckpointWriter(
             CheckpointFiles(folder, self.keep, self.note), of, self.every, self.stop
         )
+
+
+def _short(text: str) -> str:
+    """A part of a folder's name, by which trainings that share it are told apart."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @dataclass
