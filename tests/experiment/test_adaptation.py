@@ -315,3 +315,9 @@ def test_what_cannot_be_adapted_is_refused_before_anyone_trains() -> None:
         with pytest.raises(GlocalError, match=said):
             glocal.fit("fedavg", fed, rounds=2, adapt=spec, progress=False, on_line=lines.append)
         assert not lines
+
+
+def test_a_technique_that_is_there_twice_is_refused() -> None:
+    for twice in ("ewc+fine-tune+ewc(lam=3)", [fine_tune(lr=0.1), fine_tune(lr=0.2)]):
+        with pytest.raises(GlocalError, match=r"is there twice in .+: keep one of them"):
+            techniques(twice)

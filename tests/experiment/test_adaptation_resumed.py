@@ -17,6 +17,7 @@ from glocal.core.interrupts import Stopped
 from glocal.engines import Vectorised
 from glocal.evaluation.evaluate import Outcome
 from glocal.experiment.adaptation import techniques
+from glocal.experiment.adaptation_progress import Standing, packed, unpacked
 from glocal.experiment.adapted_clients import Adapted, adapt_clients
 from glocal.nn.task import Task
 from glocal.testing import ragged
@@ -47,9 +48,12 @@ def stop_after(epochs: int) -> Callable[[], bool]:
 
 
 def alike(a: Outcome, b: Outcome) -> bool:
-    tensors = zip((*a.own, a.pool), (*b.own, b.pool), strict=True)
-    same = all(torch.equal(x, y) for x, y in tensors if x is not None and y is not None)
-    return same and (a.metrics, a.chosen, a.constant) == (b.metrics, b.chosen, b.constant)
+    def tensors(of: Outcome) -> list[torch.Tensor]:
+        return [*of.own, *(of.values or ()), *(() if of.pool is None else (of.pool,))]
+
+    pairs = zip(tensors(a), tensors(b), strict=True)
+    about = [(of.metrics, of.chosen, of.metric, of.lower, of.constant) for of in (a, b)]
+    return all(torch.equal(x, y) for x, y in pairs) and about[0] == about[1]
 
 
 def test_it_goes_on_to_the_same_bits(tmp_path: Path) -> None:
@@ -97,9 +101,13 @@ def test_what_is_no_adaptation_is_said_so(tmp_path: Path) -> None:
         run(writer=CheckpointPolicy(tmp_path).adaptation(0, "x"))
 
 
-def test_a_fit_that_is_killed_while_clients_adapt_does_not_adapt_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("metric", ["accuracy", "log_loss"])
+def test_a_fit_that_is_killed_while_clients_adapt_does_not_adapt_anew(
+    metric: str, tmp_path: Path
+) -> None:
     fed = glocal.load("digits", clients=6)
     given: dict[str, Any] = {"model": "mlp(8)", "rounds": 2, "baseline": "none", "adapt": SPEC}
+    given["metric"] = metric
     whole = glocal.fit("fedavg", fed, **given)
     # Asked after each of two rounds, and then after each epoch of a block.
     keeping = CheckpointPolicy(tmp_path / "c", every=1, stop=stop_after(2 + 4))
@@ -118,3 +126,47 @@ def test_a_fit_that_is_killed_while_clients_adapt_does_not_adapt_anew(tmp_path: 
     assert again.clients == whole.clients
     different = {k for k in whole.summary if again.summary.get(k) != whole.summary[k]}
     assert different <= {"seconds"}
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_clients_who_are_pooled_now_adapt_anew(first: bool, tmp_path: Path) -> None:
+    """What blocks that are done were evaluated on is no longer what is asked for."""
+    given: dict[str, Any] = {"model": "mlp(8)", "rounds": 2, "baseline": "none", "adapt": SPEC}
+    some = {pooled: glocal.load("digits", clients=6, pooled=pooled) for pooled in (False, True)}
+    keeping = CheckpointPolicy(tmp_path / "c", every=1, stop=stop_after(2 + 4))
+    with pytest.raises(KeyboardInterrupt):
+        glocal.fit("fedavg", some[first], **given, checkpoints=keeping)
+    other = glocal.fit("fedavg", some[not first], **given, checkpoints=tmp_path / "c")
+    assert other.clients == glocal.fit("fedavg", some[not first], **given).clients
+
+
+def test_a_model_that_was_trained_anew_is_adapted_anew(tmp_path: Path) -> None:
+    """With secret noise it is another one, whose settings are the same."""
+    fed = glocal.load("digits", clients=6)
+    given: dict[str, Any] = {"model": "mlp(8)", "rounds": 2, "baseline": "none"}
+    given |= {"adapt": "fine-tune(lr=0.001,max_epochs=1)", "checkpoints": tmp_path / "c"}
+    method = "fedavg+dp(clip=1.0,noise=1.0)"
+    first = glocal.fit(method, fed, **given)
+    for file in (tmp_path / "c" / "repeat-1").glob("*.safetensors"):
+        file.unlink()
+    second = glocal.fit(method, fed, **given)
+    assert second.clients["accuracy"] != first.clients["accuracy"]
+    assert second.clients["adapted_accuracy"] != first.clients["adapted_accuracy"]
+
+
+def test_many_clients_are_a_short_header(tmp_path: Path) -> None:
+    """A safetensors header is 100 MB at most, and would have a line for each tensor."""
+    clients = 20_000
+    right = [torch.tensor([float(k % 2), 1.0]) for k in range(clients)]
+    about: dict[str, Any] = {"metrics": {"accuracy": [0.5] * clients}, "pool": None}
+    outcome = Outcome(own=right, chosen=["adapted"] * clients, **about)
+    standing = Standing.at_first(clients, torch.device("cpu"))
+    standing.parts["fine-tune"] = [outcome]
+    writer = CheckpointPolicy(tmp_path).adaptation(0, "x")
+    writer.write(1, lambda: packed(standing, {}))
+    last = writer.last()
+    assert last is not None
+    (part,) = unpacked(last, torch.device("cpu"))[0].parts["fine-tune"]
+    assert alike(part, outcome)
+    (file,) = writer.series.folder.iterdir()
+    assert file.stat().st_size < 100 * clients

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
 import glocal
+from glocal.core.errors import GlocalError
 from glocal.evaluation.evaluate import Outcome
 from glocal.experiment.adapted_clients import Adapted
 from glocal.experiment.choice import choose
+from glocal.report.adapted_rows import show_adaptation
 
 
 def offer(accuracy: list[float], right: list[float]) -> Adapted:
@@ -81,3 +84,36 @@ def test_choice_and_adaptation_know_what_counts_as_the_same() -> None:
     assert s["adapted"]["techniques"]["fine-tune"]["undecided"] == 0
     assert done["choice"].summary["undecided"] == 0
     assert s["adapted_same"] > 0
+
+
+@pytest.mark.parametrize(
+    ("methods", "settings", "said"),
+    [
+        (["fedavg"], {"choose": True, "baseline": "none"}, "use --baseline same"),
+        (["local"], {"choose": True}, "nothing to choose from but being alone"),
+        (["local"], {"adapt": "fine-tune"}, "nothing to choose from but being alone"),
+    ],
+)
+def test_no_choice_is_refused_before_anyone_trains(
+    methods: list[str], settings: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glocal.experiment.fit.train_all", lambda *_: pytest.fail("it trains"))
+    with pytest.raises(GlocalError, match=said):
+        glocal.compare(methods, **settings, progress=False)
+
+
+def test_who_adapts_without_a_baseline_is_not_said_to_be_better_off() -> None:
+    given: dict[str, Any] = {"clients": 5, "rounds": 1, "model": "mlp(8)", "baseline": "none"}
+    adapting = {"adapt": "fine-tune(lr=0.1,max_epochs=3)", "repeats": 1, "tune": False}
+    done = glocal.compare(["fedavg"], **given, **adapting, progress=False)
+    assert list(done) == ["fedavg"]
+    rows, summary = done["fedavg"].clients, done["fedavg"].summary
+    assert summary["adapted_mean"] > summary["mean"]
+    about_alone = ("benefit", "estimate", "low", "high", "verdict")
+    assert {row[f"adapted_{name}"] for row in rows for name in about_alone} == {None}
+    of_technique = summary["adapted"]["techniques"]["fine-tune"]
+    for count in ("better_off", "worse_off", "same", "undecided"):
+        assert summary[f"adapted_{count}"] is None
+        assert of_technique[count] is None
+    assert summary["adapted"]["worse_off_in_each"] is None
+    show_adaptation(done)

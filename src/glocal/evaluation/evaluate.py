@@ -70,7 +70,7 @@ def metric_names(classes: int) -> list[str]:
 
 
 class Recorder:
-    """The metrics of one client after another, and what its test examples contribute."""
+    """The metrics of ``clients``, added in this order, and what their test examples contribute."""
 
     def __init__(self, fed: Federation, measure: Measure, clients: Tensor) -> None:
         self.fed, self.measure, self.clients = fed, measure, clients
@@ -96,7 +96,7 @@ class Recorder:
         self.own.append(metrics.correct(output, y) if target.classes else self.values[-1])
 
     def outcome(self, pool: Tensor | None, chosen: list[str]) -> Outcome:
-        """Of all clients that were to be added."""
+        """Of all of them."""
         measure = self.measure
         constant = constants(self.fed, measure, self.clients)
         about = (measure.name, self.values or None, measure.lower, constant)

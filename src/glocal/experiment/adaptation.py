@@ -201,6 +201,9 @@ def distill(
     return _technique("distill", training, objective=objective)
 
 
+HELD = ("g", "f")
+"""Of a client's state: the model it was given, and its Fisher information."""
+
 TECHNIQUES: dict[str, Callable[..., Technique]] = {
     "fine-tune": fine_tune,
     "freeze-base": freeze_base,
@@ -229,13 +232,12 @@ def techniques(given: str | Technique | Sequence[Technique] | None) -> list[Tech
     """``best`` (all of them), or some joined by ``+``: ``fine-tune(lr=0.01)+ewc(lam=100)``."""
     if given is None:
         return []
+    found: list[Any] = []
     if not isinstance(given, str):
-        several: list[Any] = list(given) if isinstance(given, Sequence) else [given]
-        if not several or not all(isinstance(each, Technique) for each in several):
+        found = list(given) if isinstance(given, Sequence) else [given]
+        if not found or not all(isinstance(each, Technique) for each in found):
             raise GlocalError(f"{shown(given)} is not text: write adapt like 'fine-tune+ewc'.")
-        return several
-    found: list[Technique] = []
-    for part in split_plus(given):
+    for part in split_plus(given) if isinstance(given, str) else ():
         name, args, kwargs = parse_call(part)
         if name != "best" and name not in TECHNIQUES:
             raise unknown("adaptation", name, ["best", *TECHNIQUES])
@@ -246,7 +248,8 @@ def techniques(given: str | Technique | Sequence[Technique] | None) -> list[Tech
     names = [t.name for t in found]
     for name in names:
         if names.count(name) > 1:
-            raise GlocalError(f"{name} is there twice in {shown(given)}: keep one of them.")
+            asked = given if isinstance(given, str) else "+".join(names)
+            raise GlocalError(f"{name} is there twice in {shown(asked)}: keep one of them.")
     return found
 
 
@@ -278,15 +281,20 @@ def adapt(
     runs = ids.repeat_interleave(len(rates))  # a run is one client at one rate
 
     start = tree.map(lambda x: x.repeat_interleave(len(rates), 0), given)
+    # What stays as it begins, of which there is one for each run, need not be kept.
+    state = _begun(task, fed, engine, technique, start, rates, ids, public, union)
     if resumed:
-        state: Tree = resumed["state"]
-    else:
-        state = _begun(task, fed, engine, technique, start, rates, ids, public, union)
+        state |= resumed["state"]
+
+    def told(epoch: int, left: Tree) -> None:
+        moved = {k: part for k, part in left["state"].items() if k not in HELD}
+        on_epoch(epoch, {**left, "state": moved})
+
     best = Best.of(task, start, runs, fed)
     at_first = scored(task, fed, engine, start, fed.val, runs)
     best.offer(torch.arange(len(runs), device=device), start, at_first, 0)
     keys = Keys(rng.fold(rng.key(seed, device), 0xADA7))
-    train(task, fed, engine, technique, state, runs, keys, on_epoch, best, resumed)
+    train(task, fed, engine, technique, state, runs, keys, told, best, resumed)
     won = best.by_client(ids, rates, fed)
     # The last epoch within a standard error may be worse than the start: then the client stays.
     had, cost = at_first.value[:: len(rates)], at_first.loss[:: len(rates)]

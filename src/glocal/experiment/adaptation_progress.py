@@ -97,7 +97,7 @@ def unpacked(checkpoint: Checkpoint, device: torch.device) -> tuple[Standing, Tr
         union = tree.to(trees["union"], device) if "union" in trees else None
         standing = Standing(**figures, models=models, union=union, parts=parts)
         return standing, tree.to(trees["block"], device)
-    except (KeyError, TypeError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise GlocalError(
             f"checkpoint {checkpoint.number} is none of an adaptation ({error}): remove its "
             "folder, and clients adapt again."
@@ -106,26 +106,29 @@ def unpacked(checkpoint: Checkpoint, device: torch.device) -> tuple[Standing, Tr
 
 def _packed_outcome(outcome: Outcome) -> tuple[dict[str, Any], Tree]:
     names = ("metrics", "chosen", "metric", "lower", "constant")
-    trees: Tree = {"own": _numbered(outcome.own)}
-    if outcome.values is not None:
-        trees["values"] = _numbered(outcome.values)
+    own, values = outcome.own, outcome.values
+    trees: Tree = {}
+    if values is not None:
+        trees["values"] = _joined(values)
+    if values is None or any(a is not b for a, b in zip(own, values, strict=True)):
+        trees["own"] = _joined(own)  # of numbers, both are the same
     if outcome.pool is not None:
         trees["pool"] = {"pool": outcome.pool}
     return {name: getattr(outcome, name) for name in names}, trees
 
 
 def _unpacked_outcome(facts: dict[str, Any], trees: Tree) -> Outcome:
-    return Outcome(
-        **facts,
-        own=_listed(trees["own"]),
-        values=_listed(trees["values"]) if "values" in trees else None,
-        pool=trees["pool"]["pool"] if "pool" in trees else None,
-    )
+    values = _divided(trees["values"]) if "values" in trees else None
+    own = _divided(trees["own"]) if "own" in trees else list(values or ())
+    pool = trees["pool"]["pool"] if "pool" in trees else None
+    return Outcome(**facts, own=own, values=values, pool=pool)
 
 
-def _numbered(tensors: Sequence[Tensor]) -> Tree:
-    return {f"{i}": tensor for i, tensor in enumerate(tensors)}
+def _joined(of_clients: Sequence[Tensor]) -> Tree:
+    """As one tensor: a file of a tensor for each of many clients has a header that is too long."""
+    lengths = torch.tensor([len(each) for each in of_clients])
+    return {"all": torch.cat(list(of_clients)), "lengths": lengths}
 
 
-def _listed(numbered: Tree) -> list[Tensor]:
-    return [numbered[f"{i}"] for i in range(len(numbered))]
+def _divided(joined: Tree) -> list[Tensor]:
+    return list(torch.split(joined["all"], joined["lengths"].tolist()))

@@ -71,15 +71,10 @@ def adapt_clients(
     """
     wanted = [technique.decided(private) for technique in wanted]
     sends = any(technique.of_union for technique in wanted)
-    saved = writer.last() if writer else None
-    in_block: Tree = {}
-    if saved is None:
-        standing = Standing.at_first(len(fed), fed.x.device)
-        if sends:
-            standing.union = fisher_of_union(task, fed, engine, given)
-            standing.gradients += fed.train.counts().cpu()
-    else:
-        standing, in_block = unpacked(saved, fed.x.device)
+    standing, in_block = _resumed(writer, fed)
+    if sends and standing.union is None:
+        standing.union = fisher_of_union(task, fed, engine, given)
+        standing.gradients += fed.train.counts().cpu()
     clients = _Clients(task, fed, engine, wanted, given, seed, public, keep, standing)
     blocks = [(n, ids) for n in range(len(wanted)) for ids in clients.blocks(n)]
     total, done = sum(wanted[n].max_epochs for n, _ in blocks), 0
@@ -103,6 +98,14 @@ def adapt_clients(
         in_block = {}
         finished(done, {})
     return clients.adapted(sent=len(fed) * task.size if sends else 0)
+
+
+def _resumed(writer: CheckpointWriter | None, fed: Federation) -> tuple[Standing, Tree]:
+    """Where they stood, and what the block that adapted had; at first, where nothing is known."""
+    saved = writer.last() if writer else None
+    if saved is None:
+        return Standing.at_first(len(fed), fed.x.device), {}
+    return unpacked(saved, fed.x.device)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ from glocal.experiment.config import Config
 from glocal.experiment.early_stopping import standard_error
 from glocal.experiment.repeat import Repeat
 from glocal.experiment.run import Run
+from glocal.experiment.runner import runner_of, set_against
+from glocal.slots.method import Method, Plan
 
 Offer = Repeat | Adapted
 """What a client may choose: a model's outcome, and its accuracy on validation data."""
@@ -34,8 +36,25 @@ Offer = Repeat | Adapted
 CHOICE = "choice"
 """What the row of a comparison is called in which each client chooses."""
 
+NOTHING = "there is nothing to choose from but being alone: add a method."
+
 LOCAL = "local"
 """What staying with the same model alone is called."""
+
+
+def check_choice(
+    methods: Mapping[str, str | Method | Plan], config: Config, *, choose: bool
+) -> None:
+    """Refuse, before anyone trains, a choice between fewer than two things.
+
+    Clients also choose where they adapt, if there is a baseline.
+    """
+    if choose and config.baseline == "none":
+        raise GlocalError("clients choose between methods and being alone: use --baseline same.")
+    if choose or config.adapt is not None:
+        runners = {name: runner_of(name, method) for name, method in methods.items()}
+        if set_against(config, runners) == runners:
+            raise GlocalError(NOTHING)
 
 
 def choice(done: Mapping[str, Run], fed: Federation, config: Config) -> Run:
@@ -50,11 +69,9 @@ def choice(done: Mapping[str, Run], fed: Federation, config: Config) -> Run:
     """
     offers = {name: run for name, run in done.items() if not run.is_baseline}
     if not offers:
-        raise GlocalError("there is nothing to choose from but being alone: add a method.")
+        raise GlocalError(NOTHING)
     first = next(iter(offers.values()))
     trials, picks = [], []
-    if not first.baseline:
-        raise GlocalError("clients choose between methods and being alone: use --baseline same.")
     for r, alone in enumerate(first.baseline):
         fold = fed.fold(r) if r else fed
         others: dict[str, Offer] = {}

@@ -12,11 +12,11 @@ from typing import Any
 
 from glocal.core.errors import GlocalError
 from glocal.core.interrupts import Stopped
-from glocal.core.progress import Tick
 from glocal.core.validation import positive_integers
 from glocal.data.schema import needs_classes
 from glocal.evaluation.communication import published
 from glocal.evaluation.measures import of_task
+from glocal.evaluation.trials import pool_is_valid
 from glocal.experiment import ensemble, tuning, unequal
 from glocal.experiment import setup as setups
 from glocal.experiment.adaptation import techniques
@@ -171,8 +171,9 @@ class Federated:
 
         group = LaneGroup.of(trainings)
         ends = run_rounds(group, on_round, keeper)
+        last = keeper.series.newest_name() if keeper else None
         return [
-            self._evaluated(setup, training, end, choice, callbacks, checkpoints)
+            self._evaluated(setup, training, end, choice, callbacks, checkpoints, last)
             for setup, training, end, choice in zip(
                 setups, group.trainings, ends, choices, strict=True
             )
@@ -232,29 +233,28 @@ class Federated:
         choice: Choice | None,
         callbacks: Callbacks,
         checkpoints: CheckpointPolicy | None,
+        last: str | None,
     ) -> Repeat:
-        """What a training that is over came to."""
+        """What a training that is over came to; its ``last`` checkpoint's name says which it is."""
         config, done = setup.config, at_best(training, end.progress)
         check_answered(done.history)
         trained = Trained(training, done, choice.picks if choice else None)
         known = choice.scores.to(setup.fed.x.device) if choice else None
         outcome, scores = evaluate_trained(trained, setup.fed, known)
 
-        def told(what: str) -> Tick:
-            title = setup.title(f"{self.name}, {what}")
-
-            def tick(finished: int, of: int) -> None:
-                callbacks.report(title, finished, of)
-                if checkpoints is not None and checkpoints.stop():
-                    raise Stopped  # what was trained is on disk, and this is done again
-
-            return tick
+        def evaluating(finished: int, of: int) -> None:
+            title = setup.title(f"{self.name}, evaluating its synthetic data")
+            callbacks.report(title, finished, of)
+            if checkpoints is not None and checkpoints.stop():
+                raise Stopped  # what was trained is on disk, and this is done again
 
         adapted, keeper = None, None
         if config.adapt is not None:
             where = (setup.task, setup.fed, setup.engine, techniques(config.adapt))
             if checkpoints is not None:
-                of = f"{self.known_by(setup)} adapted {digest(config.adapt, config.public)}"
+                pooled = pool_is_valid(setup.fed)  # what blocks that are done were evaluated on
+                told = digest(config.adapt, config.public, pooled)
+                of = f"{self.known_by(setup)} after {last} adapted {told}"
                 keeper = checkpoints.adaptation(setup.repeat, of)
             adapted = adapt_clients(
                 *where,
@@ -291,7 +291,7 @@ class Federated:
             if privacy
             else None,
             examples=secret_draws.examples_spent(training, end.progress),
-            made=made(training, done, setup.fed, told("evaluating its synthetic data")),
+            made=made(training, done, setup.fed, evaluating),
             on_disk=on_disk,
         )
 

@@ -24,7 +24,7 @@ from glocal.experiment.best_alone import left_out_in_words, unavailable
 from glocal.experiment.best_runner import AloneRepeats, BestAlone, fits
 from glocal.experiment.budget import check_budget, equal
 from glocal.experiment.callbacks import NOBODY, Callbacks, Line
-from glocal.experiment.choice import CHOICE, choice
+from glocal.experiment.choice import CHOICE, check_choice, choice
 from glocal.experiment.comparison import Comparison
 from glocal.experiment.config import COMPARE_DEFAULTS, DEFAULT_COMPARISON, GROUPS, Config, of_group
 from glocal.experiment.config_reading import from_arguments, with_presets
@@ -233,6 +233,7 @@ def compare(
     if goal is not None:
         needs_classes(fed, "a goal")
     config = recording(config, goal)
+    check_choice(methods, config, choose=choose)
     check_budget(budget)
     if budget == "equal":
         matched = equal(methods, config, fed)
@@ -262,7 +263,7 @@ def concluded(
                 run.summary["goal"] = reached(run.repeats, goal)
     if len(done) > 1:
         add_advice(done, config.join_cost, config.personalise_cost)
-    if choose or config.adapt is not None:
+    if choose or (config.adapt is not None and config.baseline != "none"):
         done[CHOICE] = choice(done, fed, config)
     if against is not None:
         for run in done.values():

@@ -221,8 +221,6 @@ def assembled(
     if first.trained is not None:
         at_the_end = first.trained
         summary["personal"] = not at_the_end.training.one_for_all(at_the_end.progress)
-    if not baseline:
-        without_baseline(rows, summary)
     if alone.left_out:
         summary["alone_left_out"] = dict(alone.left_out)
     summary["rounds"] = first.trained.training.rounds if first.trained else 0
@@ -252,6 +250,8 @@ def assembled(
     adapted = [repeat.adapted for repeat in repeats if repeat.adapted is not None]
     if adapted:
         add_adapted(rows, summary, trials, adapted, config.same)
+    if not baseline:
+        without_baseline(rows, summary)
     struck = [repeat.struck for repeat in repeats if repeat.struck is not None]
     if struck:
         add_attack(rows, summary, struck)
@@ -319,11 +319,15 @@ OF_BASELINE = (
 def without_baseline(rows: Table, summary: dict[str, Any]) -> None:
     """Nothing is said of clients alone where there is no baseline: all of it is None."""
     for row in rows:
-        row |= {k: None for k in row if k.removeprefix("own_").startswith(OF_BASELINE)}
+        bare = {k: k.removeprefix("adapted_").removeprefix("own_") for k in row}
+        row |= {k: None for k in row if bare[k].startswith(OF_BASELINE)}
     of_counts = ("better_off", "worse_off", "same", "undecided", "above", "below", "ties")
     about = ("local_", "benefit", *of_counts)
-    for figures in (summary, summary.get("own", {})):
-        figures |= {k: None for k in figures if k.startswith(about)}
+    adapted = summary.get("adapted", {})
+    for figures in (summary, summary.get("own", {}), *adapted.get("techniques", {}).values()):
+        figures |= {k: None for k in figures if k.removeprefix("adapted_").startswith(about)}
+    if adapted:
+        adapted["worse_off_in_each"] = None
     for name in ("at_least", "by_chance"):
         summary.pop(name, None)
 

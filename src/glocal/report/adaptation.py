@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from glocal.experiment.choice import CHOICE
 from glocal.experiment.run import Run
 from glocal.report import tables
+from glocal.report.adapted_rows import show_adaptation
 from glocal.report.canvas import COLOURS, GREY, MARKERS, every, label, new_figure, provenance, save
-from glocal.report.comparison import choice_in_words, show_adaptation, show_privacy
+from glocal.report.comparison import choice_in_words, show_privacy
 from glocal.report.tables import Cell, table
 
 if TYPE_CHECKING:

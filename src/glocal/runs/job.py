@@ -14,6 +14,7 @@ from glocal.core.progress import print_note, reporter
 from glocal.data.federation import Federation
 from glocal.data.schema import needs_classes
 from glocal.experiment import result_files
+from glocal.experiment.choice import check_choice
 from glocal.experiment.config import Config
 from glocal.experiment.config_reading import from_mapping
 from glocal.experiment.fit import concluded, train_all
@@ -58,6 +59,7 @@ def new(
     """A job that begins."""
     for spec in specs:
         resolve(spec)
+    check_choice({spec: spec for spec in specs}, config, choose=choose)
     one = kind == "run"
     root = out or run_folder.fresh_name(kind if len(specs) > 1 else result_files.slug(specs[0]))
     folders: dict[str, Path] = {}

@@ -50,7 +50,7 @@ class CheckpointPolicy:
     baseline: Path | None = None
     """Where those of the local baseline go, if it is shared with other methods."""
     stop: Callable[[], bool] = stop_requested
-    """Asked after each round: if so, a checkpoint is written and ``Stopped`` raised."""
+    """Asked after each round or epoch: if so, a checkpoint is written and ``Stopped`` raised."""
     note: Callable[[str], None] = print_note
     """Told in a sentence what is found damaged."""
 
@@ -137,7 +137,7 @@ class CheckpointWriter:
     def after(
         self, number: int, what: Callable[[], tuple[Mapping[str, Any], Tree]], last: bool
     ) -> bool:
-        """After a round: write where it stands if that is due, and stop if that is asked.
+        """After a round or epoch: write where it stands if that is due, stop if that is asked.
 
         Returns whether it was written.
         """

@@ -94,6 +94,11 @@ class CheckpointFiles:
                 return _read(path)
         return None
 
+    def newest_name(self) -> str | None:
+        """What the newest file is called, which no other content is."""
+        files = self._files()
+        return files[0].name if files else None
+
     def keep_newest(self) -> None:
         """Remove all files but the newest."""
         for old in [*self._files()[1:], *self.folder.glob("*.damaged")]:
