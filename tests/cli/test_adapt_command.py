@@ -18,7 +18,6 @@ from glocal.cli import app as cli
 from glocal.core import checksums, files
 from glocal.core.errors import GlocalError
 from glocal.core.progress import silent
-from glocal.report import adaptation as report
 from glocal.runs.restore import Restored, restore
 from glocal.studies import retraining as further
 from glocal.studies.adaptation import adapted, recorded
@@ -98,7 +97,8 @@ def test_adapting_later_is_adapting_at_once(method: str, compared: Path) -> None
     run = adapted(one, TWO, silent)
     assert files.plain(run.summary) == one.files.summary
     assert files.plain(list(run.clients)) == one.files.clients
-    assert recorded(one, run) == {"repeats": 1, "tuned": False, "largest_difference": 0.0}
+    told = {"repeats": 1, "tuned": False, "best_alone": False, "largest_difference": 0.0}
+    assert recorded(one, run) == told
 
 
 def test_a_run_under_attack(data: Path, tmp_path: Path) -> None:
@@ -165,7 +165,10 @@ def test_the_command_prints_writes_and_draws(command: Command, compared: Path) -
         more = found["more"][name]
         assert f"{100 * more['again']['mean']:.1f}" in out
         assert more["again"]["params_up"] == 5 * found["methods"][name]["summary"]["parameters"]
-        assert more["recorded"] == {"repeats": 1, "tuned": False, "largest_difference": 0}
+        assert more["recorded"] == {
+            **{"repeats": 1, "tuned": False},
+            **{"best_alone": False, "largest_difference": 0},
+        }
         assert set(more["without"]) == {"removed", "groups"}
     assert "adapted, then averaged" in out
     assert out.splitlines()[-1] == "Picture: drawn.png"
@@ -345,30 +348,6 @@ def test_nobody_or_everybody_may_gain_nothing(
     assert "kept: 4" in out
     assert "removed: 1" in out
     assert "Removed from fedavg: 2." in out
-
-
-def test_a_picture_of_one_technique(tmp_path: Path) -> None:
-    """Clients alike in everything, who all stay: nothing has an extent of its own."""
-    row = {"adapted_by": "none", "adapted_benefit": 0.0, "local_accuracy": 0.5, "n_train": 9}
-    one = {
-        "summary": {
-            "accuracies": [[0.5, 0.5]],
-            "adapted": {
-                "accuracies": [[0.5, 0.5]],
-                "techniques": {"ewc": {"accuracies": [[0.5, 0.5]]}},
-            },
-            **dict.fromkeys(("better_off", "worse_off"), 0),
-            **dict.fromkeys(("adapted_better_off", "adapted_worse_off"), 0),
-        },
-        "clients": [{**row, "complexity": 1.0}] * 2,
-    }
-    found = {
-        "methods": {"fedavg": one},
-        "data": {"data": "digits", "partition": "iid"},
-        "settings": {"model": "mlp", "rounds": 3},
-    }
-    report.draw(found, tmp_path / "p.png")
-    assert (tmp_path / "p.png").exists()
 
 
 def test_restored_is_on_the_run_s_engine(data: Path, tmp_path: Path) -> None:

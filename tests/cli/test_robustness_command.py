@@ -169,6 +169,9 @@ def test_figures_of_the_honest() -> None:
     assert (found["mean"], found["worst10"]) == pytest.approx((0.15, 0.1))
     assert [found[k] for k in ("better_off", "worse_off", "undecided", "clients")] == [1, 0, 1, 2]
     assert found["values"]["accuracy"] == [[0.1, 0.2]]
+    nobody = Table({"accuracy": a / 10, "verdict": None} for a in range(4))
+    found = honest_summary(nobody, {"accuracies": [[0.0, 0.1, 0.2, 0.3]]}, {0, 3})
+    assert [found[k] for k in ("better_off", "worse_off", "same", "undecided")] == [None] * 4
 
 
 def test_a_terminal_sees_colours(capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,8 @@ def test_each_client_is_advised_what_validation_data_favours() -> None:
         assert run.clients["advised_p_worse"] == [0.25] * 4 + [0.0] * 2
     s = runs["fedavg"].summary
     assert (s["advised"], s["recommended"]) == (2, False)
-    assert s["advice"] == {"stay": 2, "benefit": pytest.approx((2 * 0.05 + 2 * 0.03) / 6)}
+    gain = pytest.approx((2 * 0.05 + 2 * 0.03) / 6)
+    assert s["advice"] == {"stay": 2, "benefit": gain, "of_clients": 6}
     assert runs["ditto"].summary["recommended"]
 
 

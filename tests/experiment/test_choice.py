@@ -92,6 +92,7 @@ def test_choice_and_adaptation_know_what_counts_as_the_same() -> None:
         (["fedavg"], {"choose": True, "baseline": "none"}, "use --baseline same"),
         (["local"], {"choose": True}, "nothing to choose from but being alone"),
         (["local"], {"adapt": "fine-tune"}, "nothing to choose from but being alone"),
+        (["local"], {"adapt": "fine-tune", "baseline": "none"}, "local sends none: leave it out"),
     ],
 )
 def test_no_choice_is_refused_before_anyone_trains(

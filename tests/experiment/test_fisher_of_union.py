@@ -118,8 +118,10 @@ def test_a_run_says_so() -> None:
     assert adapted["gradient_evaluations"] == 3 * N
     assert adapted["params_up"] == adapted["params_down"] == K * run.summary["parameters"]
     chosen = compared(["fedavg"], FED, adapt="ewc(lr=0.1, max_epochs=2)", **settings)["choice"]
-    for count in ("gradient_evaluations", "params_up"):
-        assert chosen.summary[count] == run.summary[count] + adapted[count]
+    alone = run.baseline[0].gradients
+    assert alone > 0
+    for count, beside in (("gradient_evaluations", alone), ("params_up", 0)):
+        assert chosen.summary[count] == run.summary[count] + adapted[count] + beside
 
 
 def test_privacy_sends_no_fisher_information() -> None:

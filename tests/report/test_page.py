@@ -107,6 +107,9 @@ def test_the_method_for_all_is_the_one_answered_about(tmp_path: Path) -> None:
     data = collect([comparison(tmp_path / "d", methods)])
     assert data["groups"][0]["answer"].endswith("; at least 4 gain, whoever they be.")
     assert data["groups"][0]["caveats"][0].startswith("No method is advised for all")
+    del methods["fedavg"]["summary"]["recommended"]  # it was not considered: it has no server, say
+    data = collect([comparison(tmp_path / "e", methods)])
+    assert data["groups"][0]["answer"].startswith("With ditto, ")
 
 
 def test_clients_are_sorted_by_benefit_with_their_intervals(page: Page) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def test_a_setting_is_written_into_a_spec(spec: str, value: Any, made: str) -> N
         (["fedavg"], {"rounds": ["many"]}, "rounds must be"),
         (["fedavg"], {"rounds": [0]}, "rounds must be"),
         (["fedavg"], {"jobs": [1, 2]}, "jobs changes nothing"),
+        (["fedavg"], {"metric": ["accuracy", "auc"]}, "measured by one metric"),
         ([], {"lr": [1]}, "needs a method"),
         (["fedavgg"], {"seed": [1]}, "fedavg"),
         (["fedavg"], [{"lr": 1}, {"seed": 1}], "each with the same settings"),
@@ -93,6 +95,19 @@ def test_a_setting_is_written_into_a_spec(spec: str, value: Any, made: str) -> N
 def test_what_cannot_be_swept(methods: list[str], over: Any, said: str) -> None:
     with pytest.raises(GlocalError, match=said):
         sweep.grouped(asked(methods, over))
+
+
+@pytest.mark.parametrize("beside", [{"against": "fedavg"}, {"goal": 0.5}, {"choose": True}])
+def test_what_is_of_one_comparison_is_no_sweeps(beside: dict[str, Any]) -> None:
+    (name,) = beside
+    with pytest.raises(GlocalError, match=f"{name} is of one comparison"):
+        sweep.grouped(replace(asked(["fedavg"], {"lr": [0.1, 0.3]}), **beside))
+
+
+def test_nothing_to_choose_from_is_refused_before_anyone_trains() -> None:
+    over = {"seed": [0, 1]}
+    with pytest.raises(GlocalError, match="nothing to choose from but being alone"):
+        sweep.grouped(asked(["local"], over, adapt="fine-tune", baseline="same"))
 
 
 def test_cells_are_what_single_fits_come_to() -> None:

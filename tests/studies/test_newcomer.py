@@ -332,6 +332,9 @@ def test_drawing_among_some() -> None:
         ({"own_epochs": -1}, "own_epochs must be an integer"),
         ({"seeds": 0}, "seeds must be an integer"),
         ({"method": "local"}, "with local there is nothing to join"),
+        ({"tune": True}, "tune is not for those who join later"),
+        ({"patience": 3}, "patience is not for those who join later"),
+        ({"baseline": "best"}, "newcomers are set against the same model alone"),
         ({"method": "fedavg(lr=1e9)", "own_epochs": 0}, "not finite"),
     ],
 )

@@ -52,7 +52,7 @@ class Table(list[dict[str, Any]]):
 
 
 def client_table(trials: Sequence[Trial], same: float | None = None) -> Table:
-    """One row for each client; ``same`` is the difference up to which it counts as none."""
+    """One row for each client; the same is whose interval lies within ``same`` of 0."""
     fed, outcome = trials[0].fed, trials[0].outcome
     tests = Estimate(trials, pooled=_pooled(trials))
     alone, by_same_model = [t.alone for t in trials], [t.baseline for t in trials]

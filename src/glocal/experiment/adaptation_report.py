@@ -30,7 +30,7 @@ def add_adapted(
 ) -> None:
     """What adaptation changed, beside what there was: ``adapted_…`` in rows and summary.
 
-    ``same`` is the difference up to which a client counts as neither better nor worse off.
+    About the same are clients whose interval lies within ``same`` of 0.
     """
     changed = [replace(t, outcome=a.outcome) for t, a in zip(trials, repeats, strict=True)]
     new = client_table(changed, same)

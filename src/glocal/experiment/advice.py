@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from glocal.evaluation.distributions import Array
-from glocal.evaluation.intervals import LEVEL
+from glocal.evaluation.intervals import LEVEL, nan_mean, without_nan
 from glocal.evaluation.moderated_t import moderated
 from glocal.evaluation.partial_pooling import FEWEST, partial_pooling
 from glocal.experiment.run import Run
@@ -56,7 +56,8 @@ def add_advice(done: Mapping[str, Run], join_cost: float, personalise_cost: floa
         if name in offers:
             advised = int(((best == names.index(name)) & ~stays).sum())
             run.summary.update(recommended=name == recommended, advised=advised)
-            run.summary["advice"] = {"stay": int(stays.sum()), "benefit": float(np.mean(follow))}
+            about = {"stay": int(stays.sum()), "benefit": nan_mean(follow)}
+            run.summary["advice"] = {**about, "of_clients": len(without_nan(follow))}
 
 
 def expected_gain(run: Run) -> Array:

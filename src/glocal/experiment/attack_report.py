@@ -56,11 +56,12 @@ def honest_summary(
     """
     left = [k for k in range(len(rows)) if k not in malicious]
     verdicts = [rows[k]["verdict"] for k in left]
+    none = None in verdicts  # nobody is set against being alone
     spread = metrics.fairness([rows[k]["accuracy"] for k in left])
     accuracies = [[repeat[k] for k in left] for repeat in summary["accuracies"]]
     return {
         **{k: spread[k] for k in ("mean", "worst10")},
-        **verdict_counts(verdicts),
+        **{name: None if none else n for name, n in verdict_counts(verdicts).items()},
         "clients": len(left),
         "accuracies": accuracies,
         "values": {"accuracy": accuracies},

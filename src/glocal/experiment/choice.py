@@ -19,6 +19,7 @@ from torch import Tensor
 from glocal.core.errors import GlocalError
 from glocal.data.federation import Federation
 from glocal.evaluation.evaluate import Outcome
+from glocal.evaluation.intervals import nan_mean
 from glocal.evaluation.summary import client_table, summarise
 from glocal.evaluation.trials import Trial
 from glocal.experiment.adapted_clients import Adapted, compose
@@ -41,6 +42,9 @@ NOTHING = "there is nothing to choose from but being alone: add a method."
 LOCAL = "local"
 """What staying with the same model alone is called."""
 
+STAY = "alone"
+"""The same, where a method is called so."""
+
 
 def check_choice(
     methods: Mapping[str, str | Method | Plan], config: Config, *, choose: bool
@@ -60,7 +64,7 @@ def check_choice(
 def choice(done: Mapping[str, Run], fed: Federation, config: Config) -> Run:
     """What becomes of clients that choose, among all these runs, on their own validation data.
 
-    Everything chosen from must have been trained, so all of its traffic counts.
+    Everything chosen from must have been trained, being alone too, so that all of it counts.
 
     Args:
         done: The runs, all set against the same baseline.
@@ -82,7 +86,7 @@ def choice(done: Mapping[str, Run], fed: Federation, config: Config) -> Run:
         best = first.best[r] if first.best else None
         stay = (alone.outcome if best is None else best, first.alone_scores[r])
         losses = first.alone_losses[r] if first.alone_losses else None
-        title = LOCAL if best is None else TITLE
+        title = (STAY if LOCAL in offers else LOCAL) if best is None else TITLE
         outcome, chosen = choose(*stay, others, fold.val.counts(), title, losses)
         shares = config.label_share_uncertainty
         trials.append(Trial(fold, outcome, alone.outcome, best=best, uncertain_shares=shares))
@@ -96,6 +100,7 @@ def choice(done: Mapping[str, Run], fed: Federation, config: Config) -> Run:
     for count in (*sent, "gradient_evaluations"):
         took = [(run.summary, run.summary.get("adapted", {})) for run in offers.values()]
         summary[count] = sum(s[count] + adapted.get(count, 0) for s, adapted in took)
+    summary["gradient_evaluations"] += round(nan_mean(r.gradients for r in first.baseline))
     summary["choice"] = dict(Counter(name for chosen in picks for name in chosen))
     settings = {**first.settings, "method": CHOICE}
     return Run(CHOICE, {}, rows, summary, [], dict(fed.describe), {}, settings)

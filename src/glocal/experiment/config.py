@@ -244,7 +244,7 @@ class Config:
     same: float | None = setting(
         None,
         "Evaluation",
-        "The difference up to which a client counts as neither better nor worse off, as a share (2 "
+        "A client is about the same where its interval lies within so much of 0, as a share (2 "
         "points are 0.02), of numbers in their unit; by default 0.02, or 5 % of what an error is "
         "alone.",
     )

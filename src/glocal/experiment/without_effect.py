@@ -33,6 +33,13 @@ def check(methods: Iterable[str | Method | Plan], given: Mapping[str, Any]) -> N
             f"{about_rounds[0]}= is about rounds, and local has none: leave it out, or name a "
             "method that trains clients together."
         )
+    if given.get("adapt") is not None and all(
+        isinstance(runner_of("", each), LocalOnly) for each in several
+    ):
+        raise GlocalError(
+            "adapt= is for models that clients received, and local sends none: leave it out, or "
+            "name a method that trains clients together."
+        )
     if about_advice and len(several) == 1:
         raise GlocalError(
             f"{about_advice[0]}= is for the advice of a comparison, which takes two methods or "

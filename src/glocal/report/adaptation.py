@@ -13,6 +13,7 @@ from glocal.report.adapted_rows import show_adaptation
 from glocal.report.canvas import COLOURS, GREY, MARKERS, every, label, new_figure, provenance, save
 from glocal.report.comparison import choice_in_words, show_privacy
 from glocal.report.tables import Cell, table
+from glocal.report.units import Unit, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +33,12 @@ def show(everybody: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) ->
     show_adaptation(runs)
     show_privacy(runs)
     s = everybody[CHOICE].summary
+    unit = unit_of(s)
+    mean = unit.value(s["mean"])
+    plain = unit.metric == "accuracy"
+    average = f"{mean} % on average," if plain else f"a mean {unit.heading} of {mean},"
     tables.paragraphs(
-        f"{choice_in_words(s)} It comes to {tables.percent(s['mean'])} % on average, "
+        f"{choice_in_words(s)} It comes to {average} "
         f"{s['better_off']} better off than alone, {s['worse_off']} worse off, "
         f"{s['same']} the same, {s['undecided']} undecided."
     )
@@ -46,6 +51,7 @@ def show(everybody: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) ->
 
 def _show_clients(run: Run) -> None:
     """Print a row for each client: what it had, what it has now, and what it has alone."""
+    unit = unit_of(run.summary)
     rows: list[list[Cell]] = [
         [
             str(r["client"]),
@@ -53,14 +59,15 @@ def _show_clients(run: Run) -> None:
             tables.verdict(r["adapted_verdict"]),
             r["adapted_by"],
             str(r["n_train"]),
-            *(tables.percent(r[k]) for k in ("accuracy", "adapted_accuracy", "local_accuracy")),
-            tables.points(r["adapted_benefit"]),
-            tables.span(r["adapted_low"], r["adapted_high"]),
+            *(unit.value(r[k]) for k in ("value", "adapted_value", "local_value")),
+            unit.difference(r["adapted_benefit"]),
+            unit.span(r["adapted_low"], r["adapted_high"]),
         ]
         for r in run.clients
     ]
     print()
-    head = ["client", "before", "adapted", "by", "train", "before %", "adapted %", "alone %"]
+    figures = [f"{of} {unit.heading}" for of in ("before", "adapted", "alone")]
+    head = ["client", "before", "adapted", "by", "train", *figures]
     table([*head, "vs alone", "test range"], rows, left=4)
 
 
@@ -69,20 +76,22 @@ def _show_again(runs: Mapping[str, Run], more: Mapping[str, Mapping[str, Any]]) 
     rows: list[list[Cell]] = []
     for name, run in runs.items():
         s, averaged = run.summary, more[name]["again"]
+        unit = unit_of(s)
         adapted = {k.removeprefix("adapted_"): v for k, v in s.items() if k.startswith("adapted_")}
         parts: list[tuple[str, Mapping[str, Any], Cell]] = [
             (name, s, "–"),
-            ("  adapted", adapted, tables.interval(s["adapted"]["gain"])),
-            ("  adapted, then averaged", averaged, tables.interval(averaged["gain"])),
+            ("  adapted", adapted, unit.interval(s["adapted"]["gain"])),
+            ("  adapted, then averaged", averaged, unit.interval(averaged["gain"])),
         ]
         for title, figures, gain in parts:
             counts = [str(figures[k]) for k in ("better_off", "worse_off", "same", "undecided")]
-            shown = [tables.percent(figures[k]) for k in ("mean", "worst10")]
+            shown = [unit.value(figures[k]) for k in ("mean", "worst10")]
             rows.append([(title, "bold" if title == name else ""), *shown, gain, *counts])
     sent = tables.short(next(iter(more.values()))["again"]["params_up"])
     private = any(run.summary.get("privacy") for run in runs.values())
+    heads = ["better off", "worse off", "same", "undecided"]
     tables.show_table(
-        ["model", "mean %", "worst 10 %", "gain", "better off", "worse off", "same", "undecided"],
+        ["model", f"mean {unit.heading}", "worst 10 %", "gain", *heads],
         rows,
         "Adapted, then averaged: one model for all, the plain mean of the adapted ones."
         f" For that every client sends what it adapted, {sent} parameters together"
@@ -133,6 +142,11 @@ def _show_notes(recorded: Mapping[str, Mapping[str, Any]]) -> None:
             f"There were {repeats} repeats, and a folder has the models of the first: all of this "
             "is of the first."
         )
+    if any(m["best_alone"] for m in recorded.values()):
+        tables.paragraphs(
+            "Alone is the same model here; the run's folder sets clients against the best that "
+            "they can train alone, which may be more."
+        )
     if any(m["tuned"] for m in recorded.values()):
         tables.paragraphs(
             "The run was tuned, so its models had learned from the validation data by which "
@@ -155,12 +169,13 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
     panels = figure.subplots(len(runs), 4, sharey=False, squeeze=False)
     used = {r["adapted_by"] for run in runs.values() for r in run["clients"]}
     used |= {name for run in runs.values() for name in run["summary"]["adapted"]["techniques"]}
+    unit = unit_of(next(iter(runs.values()))["summary"])
     for row, (name, run) in zip(panels, runs.items(), strict=True):
-        _dots(row[:3], run["clients"], used)
-        _cumulative(row[3], run)
+        _dots(row[:3], run["clients"], used, unit)
+        _cumulative(row[3], run, unit)
         row[0].set_title(name, fontsize=10, fontweight="bold", loc="left")
     names = (
-        "accuracy of the model alone (%)",
+        f"{unit.name} of the model alone" + (" (%)" if unit.metric == "accuracy" else ""),
         "training examples",
         "label entropy of the client's data (bits)",
         "clients, by accuracy alone (lowest first)",
@@ -179,16 +194,25 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
     save(figure, path, _before_and_after(runs), note)
 
 
-def _dots(panels: Any, clients: Sequence[Mapping[str, Any]], used: set[str]) -> None:
-    """Draw a dot for each client: the adapted model above the one alone, by three features."""
-    gains = [100 * r["adapted_benefit"] for r in clients]
-    margin = 0.08 * max(1.0, max(gains) - min(gains))
+def _dots(panels: Any, rows: Sequence[Mapping[str, Any]], used: set[str], unit: Unit) -> None:
+    """Draw a dot for each client: the adapted model above the one alone, by three features.
+
+    Clients for whom the metric has no value are left out.
+    """
+    clients = [r for r in rows if r["adapted_benefit"] is not None and r["local_value"] is not None]
+    gains = [unit.scale * r["adapted_benefit"] for r in clients]
+    least = unit.scale / 100
+    margin = 0.08 * max([least, max(gains, default=0.0) - min(gains, default=0.0)])
     low, high = min([*gains, -2 * margin]) - margin, max([*gains, 2 * margin]) + margin
     features = (
-        [100 * r["local_accuracy"] for r in clients],
+        [unit.scale * r["local_value"] for r in clients],
         [r["n_train"] for r in clients],
         [r["complexity"] for r in clients],
     )
+    over_alone = "adapted − alone (points)"
+    if unit.metric != "accuracy":
+        over_alone = f"adapted better than alone, in {unit.of_differences}"
+        panels[0].locator_params(axis="x", nbins=5)
     for i, (axes, x) in enumerate(zip(panels, features, strict=True)):
         axes.axhspan(low, 0, color="#f3e3dd", zorder=0, linewidth=0)
         axes.axhline(0, color=GREY, linewidth=1)
@@ -198,21 +222,21 @@ def _dots(panels: Any, clients: Sequence[Mapping[str, Any]], used: set[str]) -> 
             look |= {"linestyle": "", "markeredgecolor": "white", "markeredgewidth": 0.6}
             look["markersize"] = 7 if look["marker"] == "^" else 6  # a triangle looks smaller
             axes.plot([x[k] for k in theirs], [gains[k] for k in theirs], **look)
-        _how_many(axes, [(x[k], gains[k]) for k in range(len(clients))])
-        label(axes, "", "adapted − alone (points)" if i == 0 else "")
+        _how_many(axes, [(x[k], gains[k]) for k in range(len(clients))], unit.digits)
+        label(axes, "", over_alone if i == 0 else "")
         axes.set_ylim(low, high)
         if i:
             axes.tick_params(labelleft=False)
-    if max(features[2]) - min(features[2]) < 0.1:
+    if clients and max(features[2]) - min(features[2]) < 0.1:
         middle = sum(features[2]) / len(clients)
         panels[2].set_xlim(middle - 0.3, middle + 0.3)  # a tick for each digit would look like news
 
 
-def _how_many(axes: Axes, dots: Sequence[tuple[float, float]]) -> None:
+def _how_many(axes: Axes, dots: Sequence[tuple[float, float]], digits: int) -> None:
     """Write, beside dots that lie on each other, of how many clients they are."""
     counts: dict[tuple[float, float], int] = {}
     for x, y in dots:
-        at = round(x, 1), round(y, 1)
+        at = round(x, digits), round(y, digits)
         counts[at] = counts.get(at, 0) + 1
     for at, n in counts.items():
         if n > 1:
@@ -224,7 +248,7 @@ BEST: dict[str, Any] = {"color": "#000000", "linestyle": ":", "linewidth": 1.6}
 """How the best technique of each client is drawn."""
 
 
-def _cumulative(axes: Axes, run: Mapping[str, Any]) -> None:
+def _cumulative(axes: Axes, run: Mapping[str, Any], unit: Unit) -> None:
     """Draw points gained over the federated model, client after client, by each technique."""
     import numpy as np
 
@@ -242,7 +266,8 @@ def _cumulative(axes: Axes, run: Mapping[str, Any]) -> None:
         draw(technique["accuracies"], markevery=marks, **_technique(name))
     if len(adapted["techniques"]) > 1:
         draw(adapted["accuracies"], **BEST)
-    label(axes, "", "adapted − before, summed (points)")
+    of = "" if unit.metric == "accuracy" else "accuracy: "
+    label(axes, "", f"{of}adapted − before, summed (points)")
     axes.locator_params(axis="x", integer=True)
 
 

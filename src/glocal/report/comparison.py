@@ -127,9 +127,11 @@ def advice_in_words(runs: Mapping[str, Result]) -> list[str]:
     for_all = f"For all: {best}." if best else "For all: stay alone."
     unit = unit_of(first)
     counted = unit.of_differences if unit.scale == 100 else f"of {unit.name}"
+    known, clients = first["advice"].get("of_clients"), first["clients"]
+    of = f" of the {known} clients for whom it has a value" if known not in (None, clients) else ""
     return [
         f"Advice, chosen on validation data: {', '.join(parts)}; on test data that gains "
-        f"{unit.difference(first['advice']['benefit'])} {counted} on average. {for_all}"
+        f"{unit.difference(first['advice']['benefit'])} {counted} on average{of}. {for_all}"
     ]
 
 

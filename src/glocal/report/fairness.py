@@ -120,7 +120,8 @@ def _legend(run: Run, result: Mapping[str, Any]) -> list[str]:
     if counted != "accuracy":
         shown = shown.replace("an exact paired test at 90 %", "a normal 90 % interval")
     off = f"Better or worse off than alone: in {NAMES.get(counted, counted)}, {shown}."
-    return [mean, *([each] if repeats > 1 else []), *_spread(result, base), off]
+    about = [mean, *([each] if repeats > 1 else []), *_spread(result, base)]
+    return about if s["benefit"] is None else [*about, off]
 
 
 def _spread(result: Mapping[str, Any], base: str) -> list[str]:

@@ -58,6 +58,7 @@ def _legend(result: Mapping[str, Any], backdoors: bool) -> list[str]:
     interval = f", ± half of Student's 90 % interval, paired over {by}" if by else ""
     where = where_tested(result, "everybody's")
     over = f" of each of {repeats} repeats, averaged" if repeats > 1 else ""
+    against_alone = any(row["better_off"] is not None for row in result["rows"])
     attacked = (
         f"{bad} of {clients} clients are malicious ({', '.join(result['malicious'])}); all "
         f"figures are of the other {clients - bad}."
@@ -71,8 +72,8 @@ def _legend(result: Mapping[str, Any], backdoors: bool) -> list[str]:
         f"{attacked} Accuracy: each client's model on {where}. Chance, the best that one answer "
         f"for all would do: {percent(result['chance'])} %.",
         "Change: of the mean from the same method without an attack, on the same clients"
-        f"{interval}. Worst 10 %: the mean of the worst tenth{over}. Better or worse off than "
-        f"alone: {how_shown(repeats)}.",
+        f"{interval}. Worst 10 %: the mean of the worst tenth{over}."
+        + (f" Better or worse off than alone: {how_shown(repeats)}." if against_alone else ""),
     ]
     if backdoors:
         texts.append(

@@ -58,6 +58,8 @@ def listed(
 def table(shown: Sequence[Listed]) -> tuple[list[Column], list[list[Cell]], str]:
     """Columns, rows, and a sentence for what all runs have in common, which needs no column."""
     private = any(run.figure("epsilon") is not None for run in shown)
+    heading = _heading(shown)
+    mixed = heading == "mean"
     about: list[tuple[Column, Sequence[Cell]]] = [
         (Column("folder", text=True), [(run.name, "bold") for run in shown]),
         (Column("state", text=True), [state(run) for run in shown]),
@@ -66,7 +68,7 @@ def table(shown: Sequence[Listed]) -> tuple[list[Column], list[list[Cell]], str]
         (Column("clients", line=1), [_plain(run.value("clients")) for run in shown]),
         (Column("rounds", line=1), [_rounds(run) for run in shown]),
         (Column("seed", line=1), [_plain(run.value("seed")) for run in shown]),
-        (Column(_heading(shown), line=1), [_figure(run, "mean") for run in shown]),
+        (Column(heading, line=1), [_figure(run, "mean", mixed=mixed) for run in shown]),
         (Column("b/w/s/u", line=1), [_verdicts(run) for run in shown]),
         *([(Column("ε", line=1), [_epsilon(run) for run in shown])] if private else []),
         (Column("when"), [_when(run) for run in shown]),
@@ -92,9 +94,11 @@ def _heading(shown: Sequence[Listed]) -> str:
     return f"mean {names.pop() if len(names) == 1 else '%' if not names else ''}".strip()
 
 
-def _figure(run: Listed, name: str) -> str:
-    """A figure of the metric that counts; its name follows where that is no accuracy."""
-    return unit_of(run.summary or {}).value(run.figure(name))
+def _figure(run: Listed, name: str, *, mixed: bool = False) -> str:
+    """A figure of the metric that counts; its name follows where that is ``mixed``."""
+    unit = unit_of(run.summary or {})
+    value = unit.value(run.figure(name))
+    return f"{value} {unit.heading}" if mixed and run.summary else value
 
 
 def legend(shown: Sequence[Listed]) -> str:

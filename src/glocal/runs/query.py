@@ -166,6 +166,9 @@ def incomparable(runs: Sequence[Listed], labels: Sequence[str]) -> list[str]:
         said.append(
             "The figures may not be comparable: the folders do not say which data was used."
         )
+    counted = {(run.summary or {}).get("metric") or "accuracy" for run in runs if run.summary}
+    if len(counted) > 1:
+        said.append(f"What counts is not the same in all of them: {', '.join(sorted(counted))}.")
     own = ("model", "baseline", "init", "augment")
     other = [name for name in own if len({_text(run.value(name)) for run in runs}) > 1]
     if other:

@@ -22,6 +22,7 @@ from glocal.core.errors import ClientError, GlocalError, Interrupted, shown
 from glocal.core.progress import notes_once, print_note, reporter
 from glocal.data.federation import Federation
 from glocal.experiment import result_files
+from glocal.experiment.choice import check_choice
 from glocal.experiment.config import Config, of_group, plain_kinds
 from glocal.experiment.config_reading import from_arguments, from_mapping
 from glocal.experiment.fit import concluded, train_all
@@ -93,6 +94,10 @@ def grouped(asked: Experiment) -> list[Group]:
     specs = list(dict.fromkeys(asked.methods))
     if not specs:
         raise GlocalError("a sweep needs a method: name one or more.")
+    beside = (("against", asked.against), ("goal", asked.goal), ("choose", asked.choose))
+    for name, wanted in beside:
+        if wanted:
+            raise GlocalError(f"{name} is of one comparison, and a sweep has many: leave it out.")
     found: dict[tuple[Any, ...], Group] = {}
     for point in combinations(asked.sweep or {}):
         of_runs = {name: value for name, value in point.items() if name in plain_kinds()}
@@ -100,6 +105,10 @@ def grouped(asked: Experiment) -> list[Group]:
         for name, value in of_runs.items():
             if name in FIXED:
                 raise GlocalError(f"{name} changes nothing that comes out: leave it out.")
+            if name == "metric":
+                raise GlocalError(
+                    "cells of a sweep are measured by one metric: sweep with each by itself."
+                )
             given = tuple(value) if isinstance(value, list) else value
             validation.check(name, given, plain_kinds()[name])
         key = tuple((name, same_value(value)) for name, value in of_runs.items())
@@ -116,6 +125,8 @@ def grouped(asked: Experiment) -> list[Group]:
             if cell in found[key].cells:
                 raise GlocalError(f"{cell} is in the sweep twice: leave one of them out.")
             found[key].cells[cell] = {"method": spec, **of_method}
+    for group in found.values():
+        check_choice({cell: cell for cell in group.cells}, group.config, choose=False)
     return list(found.values())
 
 

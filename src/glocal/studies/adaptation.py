@@ -129,7 +129,9 @@ def recorded(old: Restored, run: Run) -> dict[str, Any]:
     then, now = old.files.summary["accuracies"][0], run.summary["accuracies"][0]
     apart = max(abs(a - b) for a, b in zip(then, now, strict=True))
     asked = old.files.settings
-    return {"repeats": asked.repeats, "tuned": asked.tune, "largest_difference": apart}
+    best = "best_alone" in old.files.summary
+    more = {"best_alone": best, "largest_difference": apart}
+    return {"repeats": asked.repeats, "tuned": asked.tune, **more}
 
 
 def averaged_again(old: Restored, run: Run) -> dict[str, Any]:

@@ -34,7 +34,8 @@ def with_more(config: Config, old: int | None, more: int) -> Config:
 
 
 @with_settings(
-    "Data", "Training", "baseline", "seed", "engine", "device", "-clients", "-sampled", "-poisson"
+    *("Data", "Training", "baseline", "seed", "engine", "device"),
+    *("-clients", "-sampled", "-poisson", "-tune", "-patience"),
 )
 def newcomer(
     config: Config,

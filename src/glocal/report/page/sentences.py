@@ -31,7 +31,8 @@ def answered(runs: Mapping[str, Result]) -> str | None:
         and "choice" not in run.summary
     ]
     best = [name for name in joined if runs[name].summary.get("recommended")]
-    return next(iter([*best, *joined, *runs]), None)
+    offered = [name for name in joined if "recommended" in runs[name].summary]
+    return next(iter([*best, *offered, *joined, *runs]), None)
 
 
 def answer(runs: Mapping[str, Result]) -> str:

@@ -22,6 +22,7 @@ from glocal.data.split import Split, from_counts
 from glocal.data.transforms import chosen
 from glocal.evaluation.communication import Traffic
 from glocal.evaluation.evaluate import Models
+from glocal.experiment.config import Config
 from glocal.experiment.ensemble import own_names
 from glocal.slots.method import Plan, Stage
 from glocal.slots.pretraining import by_itself
@@ -33,6 +34,20 @@ from glocal.training.sampling import Among, Fraction
 
 OWN = 0x0E11
 """Child of the seed's key for what newcomers draw while they train by themselves."""
+
+
+def check_settings(config: Config) -> None:
+    """Refuse settings that would not be what a newcomer is shown with."""
+    if config.tune or config.patience is not None:
+        name = "tune" if config.tune else "patience"
+        raise GlocalError(
+            f"{name} is not for those who join later, whose rounds are fixed: leave it out, and "
+            "choose rates and rounds before."
+        )
+    if config.baseline == "best":
+        raise GlocalError(
+            "newcomers are set against the same model alone: use --baseline same, or local(…)."
+        )
 
 
 @dataclass(frozen=True)

@@ -168,6 +168,7 @@ def join(
     if not 0 <= fraction <= 1:
         raise GlocalError(f"the fraction of old clients must be from 0 to 1, not {fraction}.")
     config = Config(**settings, fraction=train_fraction, repeats=seeds)
+    arrival.check_settings(config)
     newcomer = fed.names[arrival.index_of(fed, client)]
     baseline = baseline_of(config).client
     seen: list[Seen] = []

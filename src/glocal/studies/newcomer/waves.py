@@ -149,6 +149,7 @@ def newcomers(
     """
     specs = unique_specs(methods)
     runners = {spec: runner_to_join(spec) for spec in specs}
+    arrival.check_settings(config)
     fed = federation(config, arrivals)
     seen: dict[str, list[Seen]] = {spec: [] for spec in specs}
     alone: list[list[float]] = []
