@@ -26,7 +26,7 @@ def legend(runs: Mapping[str, Result]) -> list[str]:
     repeats, unit = summary["repeats"], unit_of(summary)
     lower = " (lower is better)" if unit.lower else ""
     lines = [
-        f"{len(clients)} clients, {sum(clients['n_train'])} training examples, "
+        f"{plural(len(clients), 'client')}, {sum(clients['n_train'])} training examples, "
         f"{_parameters(summary)}" + (f", {repeats} repeats." if repeats > 1 else "."),
         f"{unit.name[0].upper()}{unit.name[1:]}{lower}: each client's model on {where}; means over "
         f"clients. {_what_is_above(summaries)}"
