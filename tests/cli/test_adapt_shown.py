@@ -13,8 +13,7 @@ ONE = "fine-tune(lr=0.1, max_epochs=2)"
 
 def test_a_picture_of_one_technique(tmp_path: Path) -> None:
     """Clients alike in everything, who all stay: nothing has an extent of its own."""
-    row = {"adapted_by": "none", "adapted_benefit": 0.0, "n_train": 9}
-    row |= {"local_accuracy": 0.5, "local_value": 0.5}
+    row = {"adapted_by": "none", "adapted_benefit": 0.0, "local_accuracy": 0.5, "n_train": 9}
     one = {
         "summary": {
             "accuracies": [[0.5, 0.5]],

@@ -199,13 +199,14 @@ def _dots(panels: Any, rows: Sequence[Mapping[str, Any]], used: set[str], unit: 
 
     Clients for whom the metric has no value are left out.
     """
-    clients = [r for r in rows if r["adapted_benefit"] is not None and r["local_value"] is not None]
+    alone = "local_accuracy" if unit.metric == "accuracy" else "local_value"
+    clients = [r for r in rows if r["adapted_benefit"] is not None and r[alone] is not None]
     gains = [unit.scale * r["adapted_benefit"] for r in clients]
     least = unit.scale / 100
     margin = 0.08 * max([least, max(gains, default=0.0) - min(gains, default=0.0)])
     low, high = min([*gains, -2 * margin]) - margin, max([*gains, 2 * margin]) + margin
     features = (
-        [unit.scale * r["local_value"] for r in clients],
+        [unit.scale * r[alone] for r in clients],
         [r["n_train"] for r in clients],
         [r["complexity"] for r in clients],
     )
